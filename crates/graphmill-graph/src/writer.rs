@@ -1,0 +1,304 @@
+//! The one door to make a dataset: write arrays into a temporary directory, then publish it with a rename.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::{FlockOperation, RenameFlags, flock, renameat_with};
+
+use crate::checksum::{Checksummer, checksum};
+use crate::manifest::{MANIFEST_FILE, Manifest, PartitionArrays, StoredArray};
+use crate::path;
+use crate::region::RegionMut;
+use crate::{Dataset, Error, OpenOptions, Result};
+
+const LOCK_FILE: &str = "lock";
+const BUFFER: usize = 1 << 20;
+
+/// What to do when the target exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replace {
+    /// Refuse.
+    No,
+    /// Put the new dataset in its place, if what stands there is a dataset.
+    Yes,
+}
+
+/// The folder an array belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The partition books.
+    Book,
+    /// A partition.
+    Part(u32),
+}
+
+/// Writes one dataset. Dropping it before [`Self::finish`] leaves nothing behind; so does the next writer of the same
+/// target after a kill.
+#[derive(Debug)]
+pub struct DatasetWriter {
+    target: PathBuf,
+    temporary: PathBuf,
+    replace: Replace,
+    written: Written,
+    /// Held while writing, so that others can tell a living writer's directory from a dead one's.
+    lock: Option<File>,
+}
+
+type Written = Arc<Mutex<Vec<(Place, String, StoredArray)>>>;
+
+impl DatasetWriter {
+    /// Begins a dataset at `target`, which appears there only when it is complete.
+    pub fn create(target: &Path, replace: Replace) -> Result<Self> {
+        check_target(target, replace)?;
+        let name = target
+            .file_name()
+            .and_then(|name| name.to_str())
+            .ok_or_else(|| Error::invalid(format!("{} has no name to write a dataset under", target.display())))?;
+        let parent = match target.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
+        let prefix = format!(".{name}.writing-");
+        remove_dead_writers(parent, &prefix);
+
+        let (temporary, lock) = claim(parent, &prefix)?;
+        Ok(Self { target: target.to_owned(), temporary, replace, written: Arc::default(), lock: Some(lock) })
+    }
+
+    /// A directory for whatever the maker of the dataset must keep on disk meanwhile; it goes away with the writer.
+    pub fn scratch(&self) -> Result<PathBuf> {
+        let path = self.temporary.join("scratch");
+        fs::create_dir_all(&path).map_err(Error::io("create", &path))?;
+        Ok(path)
+    }
+
+    /// Begins an array that is written from front to back.
+    pub fn array(&self, place: Place, path: &str) -> Result<ArrayWriter> {
+        let (file, full) = self.create_file(place, path)?;
+        Ok(ArrayWriter {
+            file: BufWriter::with_capacity(BUFFER, file),
+            full,
+            checksum: Checksummer::default(),
+            bytes: 0,
+            entry: (place, path.to_owned(), Arc::clone(&self.written)),
+        })
+    }
+
+    /// Begins an array of known size whose rows arrive in any order; unwritten bytes are zero.
+    pub fn placed_array(&self, place: Place, path: &str, bytes: u64) -> Result<PlacedWriter> {
+        let (file, full) = self.create_file(place, path)?;
+        let region = RegionMut::create(&file, &full, bytes)?;
+        Ok(PlacedWriter { file, full, region, entry: (place, path.to_owned(), Arc::clone(&self.written)) })
+    }
+
+    /// Checks what was written against the manifest, computes the fingerprint and publishes the dataset.
+    pub fn finish(mut self, mut manifest: Manifest) -> Result<Manifest> {
+        let scratch = self.temporary.join("scratch");
+        if scratch.exists() {
+            fs::remove_dir_all(&scratch).map_err(Error::io("remove", &scratch))?;
+        }
+        manifest.node_types.sort_by(|a, b| a.name.cmp(&b.name));
+        manifest.edge_types.sort_by(|a, b| a.name.cmp(&b.name));
+        manifest.partitions = vec![PartitionArrays::default(); manifest.parts as usize];
+        for (place, path, stored) in self.written.lock().map_err(|_| poisoned())?.drain(..) {
+            let arrays = match place {
+                Place::Book => &mut manifest.book_arrays,
+                Place::Part(part) => match manifest.partitions.get_mut(part as usize) {
+                    Some(partition) => &mut partition.arrays,
+                    None => {
+                        return Err(Error::invalid(format!("{path} is in partition {part}, which is not declared")));
+                    }
+                },
+            };
+            if arrays.insert(path.clone(), stored).is_some() {
+                return Err(Error::invalid(format!("{path} was written twice")));
+            }
+        }
+        manifest.fingerprint = self.check(&manifest)?;
+        self.write_manifest(&manifest)?;
+        self.publish()?;
+        Ok(manifest)
+    }
+
+    fn check(&self, manifest: &Manifest) -> Result<crate::Fingerprint> {
+        let manifest = Manifest::parse(&manifest.render(), &self.target.join(MANIFEST_FILE))
+            .map_err(|error| Error::invalid(error.to_string()))?;
+        Dataset::from_manifest(&self.temporary, manifest, &OpenOptions::default())?.compute_fingerprint()
+    }
+
+    fn write_manifest(&self, manifest: &Manifest) -> Result<()> {
+        let path = self.temporary.join(MANIFEST_FILE);
+        let mut file = File::create_new(&path).map_err(Error::io("create", &path))?;
+        file.write_all(&manifest.render()).map_err(Error::io("write", &path))?;
+        file.sync_all().map_err(Error::io("sync", &path))
+    }
+
+    fn publish(&mut self) -> Result<()> {
+        sync_folders(&self.temporary)?;
+        let lock = self.temporary.join(LOCK_FILE);
+        fs::remove_file(&lock).map_err(Error::io("remove", &lock))?;
+        check_target(&self.target, self.replace)?;
+        let cwd = rustix::fs::CWD;
+        let rename = |flags| {
+            renameat_with(cwd, &self.temporary, cwd, &self.target, flags)
+                .map_err(|errno| Error::io("rename the finished dataset to", &self.target)(errno.into()))
+        };
+        if self.target.exists() {
+            // The old dataset takes the temporary name, and goes with this writer.
+            rename(RenameFlags::EXCHANGE)?;
+        } else {
+            rename(RenameFlags::NOREPLACE)?;
+        }
+        if let Some(parent) = self.target.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            sync_folder(parent)?;
+        }
+        Ok(())
+    }
+
+    fn create_file(&self, place: Place, path: &str) -> Result<(File, PathBuf)> {
+        let folder = match place {
+            Place::Book => "book".to_owned(),
+            Place::Part(partition) => path::part(partition),
+        };
+        let full = self.temporary.join(folder).join(path);
+        if let Some(parent) = full.parent() {
+            fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
+        }
+        let mut options = File::options();
+        let file = options.read(true).write(true).create_new(true).open(&full).map_err(Error::io("create", &full))?;
+        Ok((file, full))
+    }
+}
+
+impl Drop for DatasetWriter {
+    fn drop(&mut self) {
+        // Nobody can act on a failure here; the next writer of the same target tries again.
+        let _ = fs::remove_dir_all(&self.temporary);
+        drop(self.lock.take());
+    }
+}
+
+/// An array being written from front to back.
+pub struct ArrayWriter {
+    file: BufWriter<File>,
+    full: PathBuf,
+    checksum: Checksummer,
+    bytes: u64,
+    entry: (Place, String, Written),
+}
+
+impl ArrayWriter {
+    /// Appends little-endian bytes.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.checksum.update(bytes);
+        self.bytes += bytes.len() as u64;
+        self.file.write_all(bytes).map_err(Error::io("write", &self.full))
+    }
+
+    /// Ends the array; it is on disk when this returns.
+    pub fn finish(self) -> Result<()> {
+        let file = self.file.into_inner().map_err(|error| Error::io("write", &self.full)(error.into_error()))?;
+        file.sync_all().map_err(Error::io("sync", &self.full))?;
+        record(self.entry, StoredArray { bytes: self.bytes, xxh3: self.checksum.value() })
+    }
+}
+
+/// An array whose rows are put in their places in any order.
+pub struct PlacedWriter {
+    file: File,
+    full: PathBuf,
+    region: RegionMut,
+    entry: (Place, String, Written),
+}
+
+impl PlacedWriter {
+    /// The array's bytes.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.region.bytes_mut()
+    }
+
+    /// Ends the array; it is on disk when this returns.
+    pub fn finish(self) -> Result<()> {
+        let bytes = self.region.bytes();
+        let stored = StoredArray { bytes: bytes.len() as u64, xxh3: checksum(bytes) };
+        drop(self.region);
+        self.file.sync_all().map_err(Error::io("sync", &self.full))?;
+        record(self.entry, stored)
+    }
+}
+
+fn record((place, path, written): (Place, String, Written), stored: StoredArray) -> Result<()> {
+    written.lock().map_err(|_| poisoned())?.push((place, path, stored));
+    Ok(())
+}
+
+fn poisoned() -> Error {
+    Error::invalid("another thread of this writer panicked")
+}
+
+/// A target may be absent, or a dataset that is to be replaced; anything else is never touched.
+fn check_target(target: &Path, replace: Replace) -> Result<()> {
+    let exists = target.symlink_metadata().is_ok();
+    match replace {
+        Replace::No if exists => Err(Error::Exists { path: target.to_owned() }),
+        Replace::Yes if exists && !target.join(MANIFEST_FILE).is_file() => {
+            Err(Error::NotADataset { path: target.to_owned() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes a directory that is ours alone and locks it.
+fn claim(parent: &Path, prefix: &str) -> Result<(PathBuf, File)> {
+    for attempt in 0..u32::MAX {
+        let temporary = parent.join(format!("{prefix}{}-{attempt}", std::process::id()));
+        match fs::create_dir(&temporary) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => continue,
+            Err(error) => return Err(Error::io("create", &temporary)(error)),
+        }
+        let path = temporary.join(LOCK_FILE);
+        let lock = File::create_new(&path).map_err(Error::io("create", &path))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|errno| Error::io("lock", &path)(errno.into()))?;
+        return Ok((temporary, lock));
+    }
+    Err(Error::invalid(format!("no free name {prefix}* in {}", parent.display())))
+}
+
+/// Removes what killed writers of the same target left behind. A directory whose lock is held belongs to a living
+/// writer; one without a lock file may be about to get one, and is left until it is an hour old.
+fn remove_dead_writers(parent: &Path, prefix: &str) {
+    const GRACE: std::time::Duration = std::time::Duration::from_secs(3600);
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix)) {
+        let dead = match File::open(entry.path().join(LOCK_FILE)) {
+            Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
+            Err(_) => {
+                let modified = entry.metadata().and_then(|metadata| metadata.modified());
+                modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > GRACE))
+            }
+        };
+        if dead {
+            // Best effort: a directory that cannot be removed does not stop this writer.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn sync_folders(folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {
+        let entry = entry.map_err(Error::io("list", folder))?;
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            sync_folders(&entry.path())?;
+        }
+    }
+    sync_folder(folder)
+}
+
+fn sync_folder(folder: &Path) -> Result<()> {
+    File::open(folder).and_then(|file| file.sync_all()).map_err(Error::io("sync", folder))
+}

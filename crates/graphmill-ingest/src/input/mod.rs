@@ -1,0 +1,1 @@
+//! Input files of any supported kind as a stream of typed column chunks.
