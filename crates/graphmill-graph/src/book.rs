@@ -144,7 +144,7 @@ impl Assigned {
             Owners::U8(owner) => count_equal(&owner[start..end], partition as u8),
             Owners::U16(owner) => count_equal(&owner[start..end], partition as u16),
         };
-        Ok(before.unwrap_or(0) as usize + here)
+        Ok((before.unwrap_or(0) as usize).saturating_add(here))
     }
 }
 

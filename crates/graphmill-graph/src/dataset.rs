@@ -219,14 +219,14 @@ impl Dataset {
     /// When there is no such split.
     pub fn split_ids(&self, node_type: usize, split: Split) -> Result<Vec<u64>> {
         let info = &self.node_types()[node_type];
-        let Some(size) = info.splits.get(split) else {
+        if info.splits.get(split).is_none() {
             return Err(Error::Unknown {
                 kind: "split",
                 name: split.to_string(),
                 available: listed(info.splits.iter().map(|(split, _)| split)),
             });
-        };
-        let mut ids = Vec::with_capacity(size as usize);
+        }
+        let mut ids = Vec::new();
         for partition in 0..self.parts() {
             if let Some(part) = self.partition(partition)?.nodes[node_type].split(split) {
                 ids.extend(part.as_slice().iter());
@@ -247,8 +247,11 @@ impl Dataset {
             .map(|&id| {
                 let location = self.locate_node(node_type, id)?;
                 let nodes = &self.partition(location.partition)?.nodes[node_type];
-                let original = nodes.originals.as_ref().map(|originals| originals.get(location.row)).transpose()?;
-                Ok(original.flatten().unwrap_or(OriginalId::Int(id as i64)))
+                let Some(originals) = &nodes.originals else { return Ok(OriginalId::Int(id as i64)) };
+                originals.get(location.row)?.ok_or_else(|| {
+                    let reason = format!("node {id} should be in row {}, there are {}", location.row, originals.len());
+                    Error::corrupt(&self.path, reason)
+                })
             })
             .collect()
     }
@@ -309,9 +312,10 @@ impl EdgeStore {
         self.features.get(place)
     }
 
-    /// The edge id of a feature row.
+    /// The edge id of a feature row; nothing past the end.
     pub fn id(&self, row: usize) -> Option<u64> {
-        self.row_ids().get(row)
+        let rows = self.features.first().map_or(0, Tensor::rows);
+        if row < rows { self.row_ids().get(row) } else { None }
     }
 
     pub(crate) fn row_ids(&self) -> RowIds<'_> {

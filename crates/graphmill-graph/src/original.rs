@@ -45,6 +45,11 @@ pub struct OriginalStrings {
 }
 
 impl Originals {
+    /// Strings from the arrays that a writer just made.
+    pub fn strings(offsets: Array<u64>, text: Array<u8>) -> Self {
+        Self::Strings(OriginalStrings { offsets, text, path: PathBuf::from("original.offsets.u64") })
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         match self {

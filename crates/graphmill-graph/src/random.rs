@@ -101,8 +101,8 @@ mod tests {
         assert_eq!((0..10).map(|index| permutation.at(index)).collect::<Vec<_>>(), ORDER);
     }
 
-    const WORDS: [u64; 3] = [0, 0, 0];
-    const ORDER: [u64; 10] = [0; 10];
+    const WORDS: [u64; 3] = [0x0259_7439_7e76_4157, 0xb9b9_c8b9_5337_99cf, 867];
+    const ORDER: [u64; 10] = [8, 9, 1, 4, 5, 0, 2, 6, 3, 7];
 
     proptest! {
         #[test]

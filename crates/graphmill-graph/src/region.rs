@@ -50,9 +50,12 @@ impl Region {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        self.0.as_deref().unwrap_or_default()
+        self.0.as_deref().unwrap_or_else(|| bytemuck::cast_slice(EMPTY))
     }
 }
+
+/// Nothing, aligned for every element type: an empty array is cast like any other.
+const EMPTY: &[u128] = &[];
 
 /// Compares a checksum with what the manifest states.
 pub(crate) fn check(path: &Path, expected: u64, found: u64) -> Result<()> {
@@ -88,6 +91,6 @@ impl RegionMut {
     }
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        self.0.as_deref_mut().unwrap_or_default()
+        self.0.as_deref_mut().unwrap_or_else(|| bytemuck::cast_slice_mut::<u128, u8>(&mut []))
     }
 }

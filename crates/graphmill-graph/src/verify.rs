@@ -57,14 +57,14 @@ impl Dataset {
         for (number, partition) in self.partitions() {
             let folder = self.path().join(path::part(number));
             for (place, info) in self.node_types().iter().enumerate() {
-                let damaged = |reason: String| Error::corrupt(folder.join("nodes").join(&info.name), reason);
+                let damaged = |reason: String| Error::corrupt(&folder, format!("node type `{}`: {reason}", info.name));
                 let nodes = partition.nodes(place);
                 check_row_ids(self.node_book(place), nodes.row_ids(), nodes.rows(), number).map_err(damaged)?;
                 check_splits(self.node_book(place), nodes, number).map_err(damaged)?;
-                check_originals(nodes)?;
+                check_originals(nodes).map_err(damaged)?;
             }
             for (place, info) in self.edge_types().iter().enumerate() {
-                let damaged = |reason: String| Error::corrupt(folder.join(format!("edges {}", info.name)), reason);
+                let damaged = |reason: String| Error::corrupt(&folder, format!("edge type `{}`: {reason}", info.name));
                 if let (Some(book), Some(described)) = (self.edge_book(place), &info.book) {
                     let rows = described.rows(number) as usize;
                     check_row_ids(book, partition.edges(place).row_ids(), rows, number).map_err(damaged)?;
@@ -177,18 +177,18 @@ fn check_splits(book: &Book, nodes: &NodeStore, partition: u32) -> std::result::
     Ok(())
 }
 
-fn check_originals(nodes: &NodeStore) -> Result<()> {
+fn check_originals(nodes: &NodeStore) -> std::result::Result<(), String> {
     let Some(originals) = nodes.originals() else { return Ok(()) };
+    if let Originals::Strings(strings) = originals {
+        let (first, last) = (strings.offsets.first(), strings.offsets.last());
+        if first != Some(&0) || last != Some(&(strings.text.len() as u64)) {
+            return Err(format!("the original ids go from {first:?} to {last:?} of {} bytes", strings.text.len()));
+        }
+    }
+    let get = |row| originals.get(row).map_err(|error| error.to_string());
     for row in 1..originals.len() {
-        if originals.get(row - 1)? >= originals.get(row)? {
-            let path = match originals {
-                Originals::Strings(strings) => strings.path.clone(),
-                Originals::Ints(_) => PathBuf::from("original.i64"),
-            };
-            return Err(Error::corrupt(
-                path,
-                format!("the original ids of rows {} and {row} are not ascending", row - 1),
-            ));
+        if get(row - 1)? >= get(row)? {
+            return Err(format!("the original ids of rows {} and {row} are not ascending", row - 1));
         }
     }
     Ok(())

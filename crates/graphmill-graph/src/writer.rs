@@ -1,17 +1,21 @@
 //! The one door to make a dataset: write arrays into a temporary directory, then publish it with a rename.
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use bytemuck::Pod;
 use rustix::fs::{FlockOperation, RenameFlags, flock, renameat_with};
+use rustix::io::Errno;
 
+use crate::array::Array;
 use crate::checksum::{Checksummer, checksum};
 use crate::manifest::{MANIFEST_FILE, Manifest, PartitionArrays, StoredArray};
 use crate::path;
-use crate::region::RegionMut;
-use crate::{Dataset, Error, OpenOptions, Result};
+use crate::region::{Region, RegionMut};
+use crate::{Dataset, Error, IdWidth, OpenOptions, Result};
 
 const LOCK_FILE: &str = "lock";
 const BUFFER: usize = 1 << 20;
@@ -79,8 +83,9 @@ impl DatasetWriter {
     pub fn array(&self, place: Place, path: &str) -> Result<ArrayWriter> {
         let (file, full) = self.create_file(place, path)?;
         Ok(ArrayWriter {
-            file: BufWriter::with_capacity(BUFFER, file),
+            file,
             full,
+            buffer: Vec::with_capacity(BUFFER),
             checksum: Checksummer::default(),
             bytes: 0,
             entry: (place, path.to_owned(), Arc::clone(&self.written)),
@@ -95,7 +100,27 @@ impl DatasetWriter {
     }
 
     /// Checks what was written against the manifest, computes the fingerprint and publishes the dataset.
-    pub fn finish(mut self, mut manifest: Manifest) -> Result<Manifest> {
+    pub fn finish(self, manifest: Manifest) -> Result<Manifest> {
+        self.complete(manifest, |_| Ok(()))
+    }
+
+    /// Like [`Self::finish`], for a dataset that must have the same content as `source`: a source that does not hash
+    /// to the fingerprint it states is found here, before anything is published.
+    pub fn finish_copy(self, manifest: Manifest, source: &Dataset) -> Result<Manifest> {
+        let expected = source.fingerprint();
+        self.complete(manifest, |found| {
+            if found == expected {
+                return Ok(());
+            }
+            Err(Error::Fingerprint { path: source.path().to_owned(), expected, found })
+        })
+    }
+
+    fn complete(
+        mut self,
+        mut manifest: Manifest,
+        accept: impl FnOnce(crate::Fingerprint) -> Result<()>,
+    ) -> Result<Manifest> {
         let scratch = self.temporary.join("scratch");
         if scratch.exists() {
             fs::remove_dir_all(&scratch).map_err(Error::io("remove", &scratch))?;
@@ -118,6 +143,7 @@ impl DatasetWriter {
             }
         }
         manifest.fingerprint = self.check(&manifest)?;
+        accept(manifest.fingerprint)?;
         self.write_manifest(&manifest)?;
         self.publish()?;
         Ok(manifest)
@@ -138,8 +164,6 @@ impl DatasetWriter {
 
     fn publish(&mut self) -> Result<()> {
         sync_folders(&self.temporary)?;
-        let lock = self.temporary.join(LOCK_FILE);
-        fs::remove_file(&lock).map_err(Error::io("remove", &lock))?;
         check_target(&self.target, self.replace)?;
         let cwd = rustix::fs::CWD;
         let rename = |flags| {
@@ -152,6 +176,10 @@ impl DatasetWriter {
         } else {
             rename(RenameFlags::NOREPLACE)?;
         }
+        // Only now: a writer's directory has its lock for as long as it has anything. An empty file left in a published
+        // dataset harms nobody.
+        let _ = fs::remove_file(self.target.join(LOCK_FILE));
+        sync_folder(&self.target)?;
         if let Some(parent) = self.target.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             sync_folder(parent)?;
         }
@@ -183,25 +211,65 @@ impl Drop for DatasetWriter {
 
 /// An array being written from front to back.
 pub struct ArrayWriter {
-    file: BufWriter<File>,
+    file: File,
     full: PathBuf,
+    buffer: Vec<u8>,
     checksum: Checksummer,
     bytes: u64,
     entry: (Place, String, Written),
 }
 
 impl ArrayWriter {
-    /// Appends little-endian bytes.
+    /// Appends little-endian bytes; single elements are cheap.
+    #[inline]
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.buffer.len() + bytes.len() > BUFFER {
+            self.flush()?;
+        }
+        if bytes.len() >= BUFFER {
+            return self.write_through(bytes);
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Appends one id in its stored width.
+    #[inline]
+    pub fn write_id(&mut self, width: IdWidth, id: u64) -> Result<()> {
+        match width {
+            IdWidth::U32 => self.write(&(id as u32).to_le_bytes()),
+            IdWidth::U64 => self.write(&id.to_le_bytes()),
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let written = self.write_through(&buffer);
+        buffer.clear();
+        self.buffer = buffer;
+        written
+    }
+
+    fn write_through(&mut self, bytes: &[u8]) -> Result<()> {
         self.checksum.update(bytes);
         self.bytes += bytes.len() as u64;
         self.file.write_all(bytes).map_err(Error::io("write", &self.full))
     }
 
+    /// Ends the array and maps it for reading, for makers that look things up in what they wrote.
+    pub fn finish_mapped<T: Pod>(self) -> Result<Array<T>> {
+        let (full, bytes) = (self.full.clone(), self.bytes + self.buffer.len() as u64);
+        self.finish()?;
+        if bytes % size_of::<T>() as u64 != 0 {
+            return Err(Error::invalid(format!("{} has no whole number of elements", full.display())));
+        }
+        Ok(Array::new(Region::map(&full, bytes)?))
+    }
+
     /// Ends the array; it is on disk when this returns.
-    pub fn finish(self) -> Result<()> {
-        let file = self.file.into_inner().map_err(|error| Error::io("write", &self.full)(error.into_error()))?;
-        file.sync_all().map_err(Error::io("sync", &self.full))?;
+    pub fn finish(mut self) -> Result<()> {
+        self.flush()?;
+        self.file.sync_all().map_err(Error::io("sync", &self.full))?;
         record(self.entry, StoredArray { bytes: self.bytes, xxh3: self.checksum.value() })
     }
 }
@@ -241,46 +309,54 @@ fn poisoned() -> Error {
 
 /// A target may be absent, or a dataset that is to be replaced; anything else is never touched.
 fn check_target(target: &Path, replace: Replace) -> Result<()> {
-    let exists = target.symlink_metadata().is_ok();
+    if target.symlink_metadata().is_err() {
+        return Ok(());
+    }
     match replace {
-        Replace::No if exists => Err(Error::Exists { path: target.to_owned() }),
-        Replace::Yes if exists && !target.join(MANIFEST_FILE).is_file() => {
-            Err(Error::NotADataset { path: target.to_owned() })
-        }
-        _ => Ok(()),
+        Replace::No => Err(Error::Exists { path: target.to_owned() }),
+        Replace::Yes => Manifest::check_format(target),
     }
 }
 
 /// Makes a directory that is ours alone and locks it.
 fn claim(parent: &Path, prefix: &str) -> Result<(PathBuf, File)> {
-    for attempt in 0..u32::MAX {
+    // Never the same name twice in a process: a writer that is done removes what stands under its name.
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let attempt = NEXT.fetch_add(1, Ordering::Relaxed);
         let temporary = parent.join(format!("{prefix}{}-{attempt}", std::process::id()));
         match fs::create_dir(&temporary) {
             Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => continue,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
             Err(error) => return Err(Error::io("create", &temporary)(error)),
         }
         let path = temporary.join(LOCK_FILE);
         let lock = File::create_new(&path).map_err(Error::io("create", &path))?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|errno| Error::io("lock", &path)(errno.into()))?;
-        return Ok((temporary, lock));
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok((temporary, lock)),
+            // Another writer was faster, takes this directory for a dead one's and removes it.
+            Err(Errno::WOULDBLOCK) => {}
+            Err(errno) => return Err(Error::io("lock", &path)(errno.into())),
+        }
     }
-    Err(Error::invalid(format!("no free name {prefix}* in {}", parent.display())))
 }
 
 /// Removes what killed writers of the same target left behind. A directory whose lock is held belongs to a living
-/// writer; one without a lock file may be about to get one, and is left until it is an hour old.
+/// writer. One without a lock is a replaced dataset, unless it is empty: then it may be about to get one, and is left
+/// until it is an hour old.
 fn remove_dead_writers(parent: &Path, prefix: &str) {
     const GRACE: std::time::Duration = std::time::Duration::from_secs(3600);
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix)) {
-        let dead = match File::open(entry.path().join(LOCK_FILE)) {
-            Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
-            Err(_) => {
-                let modified = entry.metadata().and_then(|metadata| metadata.modified());
-                modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > GRACE))
+        let Ok(mut content) = fs::read_dir(entry.path()) else { continue };
+        let dead = if content.next().is_some() {
+            match File::open(entry.path().join(LOCK_FILE)) {
+                Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
+                Err(error) => error.kind() == ErrorKind::NotFound,
             }
+        } else {
+            let modified = entry.metadata().and_then(|metadata| metadata.modified());
+            modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > GRACE))
         };
         if dead {
             // Best effort: a directory that cannot be removed does not stop this writer.

@@ -1,1 +1,22 @@
-//! placeholder
+//! Oracles for the tests: a graph in plain collections, random ones, and the simplest possible code to write one as a
+//! dataset, read it back and name its content. Nothing here is fast; everything is easy to believe.
+
+mod damage;
+mod fingerprint;
+mod model;
+mod read;
+mod sample;
+mod strategy;
+mod tempdir;
+mod touch;
+mod write;
+
+pub use damage::{edit_manifest, files, reseal, seal};
+pub use fingerprint::fingerprint;
+pub use model::{ModelEdge, ModelEdges, ModelGraph, ModelLabel, ModelNodes, ModelOriginals, ModelTensor};
+pub use read::read;
+pub use sample::sample;
+pub use strategy::{assignments, graphs, layouts, placed_graphs};
+pub use tempdir::tempdir;
+pub use touch::touch_everything;
+pub use write::{Assignment, write, write_with};

@@ -517,6 +517,22 @@ impl Manifest {
         Self::parse(&bytes, &path)
     }
 
+    /// Checks that a directory is a dataset of any version, sound or not, before it is replaced.
+    pub(crate) fn check_format(dataset: &Path) -> Result<()> {
+        let path = dataset.join(MANIFEST_FILE);
+        if !path.is_file() {
+            return Err(Error::NotADataset { path: dataset.to_owned() });
+        }
+        let mut start = Vec::new();
+        let file = File::open(&path).map_err(Error::io("open", &path))?;
+        file.take(256).read_to_end(&mut start).map_err(Error::io("read", &path))?;
+        if String::from_utf8_lossy(&start).contains(FORMAT) {
+            return Ok(());
+        }
+        let reason = format!("expected format `{FORMAT}`; what is not a dataset is not replaced");
+        Err(Error::Manifest { path, reason })
+    }
+
     /// Parses the bytes of a manifest; `path` is for messages.
     pub fn parse(bytes: &[u8], path: &Path) -> Result<Self> {
         #[derive(Deserialize)]

@@ -51,8 +51,9 @@ impl Manifest {
             if label.kind == LabelKind::Single && label.width != 1 {
                 return Err(format!("a single label has width 1, found {}", label.width));
             }
-            if label.as_feature().row_bytes().is_none() {
-                return Err("its label is too wide".to_owned());
+            match label.as_feature().row_bytes() {
+                Some(1..) => {}
+                _ => return Err(format!("its label has {} values", label.width)),
             }
         }
         for (split, size) in info.splits.iter() {
@@ -93,6 +94,10 @@ impl Manifest {
 
     /// Checks that exactly the arrays that must be there are, each of the size that follows from the counts.
     fn check_arrays(&self) -> Check {
+        let stored = self.partitions.iter().flat_map(|partition| partition.arrays.values());
+        let mut total = 0;
+        stored.chain(self.book_arrays.values()).try_for_each(|stored| add(&mut total, stored.bytes))?;
+
         let mut books = Arrays::new("book", &self.book_arrays);
         for info in &self.node_types {
             books.book(&info.book, info.count, self.parts, |array| path::node_book(&info.name, array))?;
@@ -170,6 +175,7 @@ fn check_features(features: &[FeatureInfo]) -> Check {
     for feature in features {
         check_name(&feature.name).map_err(|error| error.to_string())?;
         match feature.row_bytes() {
+            Some(0) => return Err(format!("a row of feature `{}` is empty", feature.name)),
             Some(bytes) if bytes <= 1 << 32 => {}
             _ => return Err(format!("a row of feature `{}` is larger than 4 GiB", feature.name)),
         }

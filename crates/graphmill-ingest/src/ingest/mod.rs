@@ -1,18 +1,40 @@
 //! Foreign files into a dataset, as a `graph.toml` describes.
+//!
+//! Ids that are listed somewhere are read first, then the edges; ids that only edges name are collected on the way and
+//! the edges wait on disk until they are known. Node features come last, when every row's place is known. Nothing is
+//! held in memory that grows with the number of edges, beyond the bound that the caller sets.
 
-use std::path::Path;
+mod config;
+mod edges;
+mod ids;
+mod keys;
+mod nodes;
+mod ogb;
+mod plan;
+mod rows;
+pub(crate) mod splits;
+mod spool;
 
-use graphmill_graph::{Manifest, Replace};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use graphmill_graph::{DatasetWriter, EdgeTypeName, Manifest, NodeTypeInfo, Replace};
+
+use crate::input::{BadRows, Fetcher};
 use crate::{Job, Result};
 
-/// What to do with a row that cannot be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnError {
-    /// Stop with file, row number and reason.
-    Stop,
-    /// Count it and go on.
-    Skip,
+pub use crate::input::OnError;
+
+use config::GraphConfig;
+use ids::NodeIds;
+use plan::Plan;
+
+/// What a homogeneous graph's only node type is called in files.
+pub(crate) const HOMOGENEOUS_NODE: &str = "node";
+
+/// What a homogeneous graph's only edge type is called in files.
+pub(crate) fn homogeneous_edge() -> EdgeTypeName {
+    EdgeTypeName::new(HOMOGENEOUS_NODE, "to", HOMOGENEOUS_NODE)
 }
 
 /// How to ingest.
@@ -39,6 +61,82 @@ pub struct Report {
 
 /// Reads what a `graph.toml` describes and writes the dataset to `out`.
 pub fn ingest(config: &Path, out: &Path, options: &Options, job: &Job<'_>) -> Result<Report> {
-    let _ = (config, out, options, job);
-    Err(crate::Error::option("not yet"))
+    let described = GraphConfig::read(config)?;
+    let base = config.parent().unwrap_or(Path::new("."));
+    let writer = DatasetWriter::create(out, options.replace)?;
+    let scratch = writer.scratch()?;
+    let mut fetcher = Fetcher::new(base, &scratch);
+    let described = match &described.ogb {
+        Some(_) => ogb::describe(config, described, &mut fetcher, job)?,
+        None => described,
+    };
+    let plan = Arc::new(Plan::new(config, described)?);
+    let keyed = plan.nodes.iter().filter(|node| node.config.id_type != config::IdType::Dense).count() as u64;
+    let share = options.memory / 2 / keyed.max(1);
+    let ids = plan.nodes.iter().map(|node| NodeIds::new(node.config.id_type, node.config.count, share, &scratch));
+    let ingest = Ingest {
+        ids: ids.collect(),
+        orders: plan.nodes.iter().map(|_| None).collect(),
+        anchors: Vec::new(),
+        bad: BadRows::new(options.on_error),
+        plan,
+        options: *options,
+        writer,
+        scratch,
+        fetcher,
+        job,
+    };
+    ingest.run()
+}
+
+/// An ingest under way.
+struct Ingest<'a> {
+    plan: Arc<Plan>,
+    options: Options,
+    writer: DatasetWriter,
+    scratch: PathBuf,
+    fetcher: Fetcher,
+    bad: BadRows,
+    job: &'a Job<'a>,
+    /// Per node type: what is known of its ids.
+    ids: Vec<NodeIds>,
+    /// Per node type: the id in each row of its `ids` files, if it has any.
+    orders: Vec<Option<Vec<u64>>>,
+    /// Per edge type: its sources, for label edges.
+    anchors: Vec<Vec<u64>>,
+}
+
+impl Ingest<'_> {
+    fn run(mut self) -> Result<Report> {
+        let plan = Arc::clone(&self.plan);
+        let mut node_types: Vec<_> = plan.nodes.iter().map(|node| NodeTypeInfo::new(&node.name, 0)).collect();
+        for (place, node) in plan.nodes.iter().enumerate() {
+            self.read_ids(place, node)?;
+            self.copy_dense_tensors(place, node, &mut node_types[place])?;
+        }
+        let pending = plan.edges.iter().map(|edge| self.read_edges(edge)).collect::<Result<Vec<_>>>()?;
+        for (place, node) in plan.nodes.iter().enumerate() {
+            self.ids[place].settle(&self.writer, &node.name, self.options.memory / 2)?;
+        }
+        let mut edge_types = Vec::new();
+        for (edge, pending) in plan.edges.iter().zip(pending) {
+            let (info, anchors) = self.list_edges(edge, pending)?;
+            edge_types.push(info);
+            self.anchors.push(anchors);
+        }
+        for (place, node) in plan.nodes.iter().enumerate() {
+            let info = &mut node_types[place];
+            let count = self.ids[place].count();
+            *info = NodeTypeInfo { book: graphmill_graph::BookInfo::whole(count), count, ..info.clone() };
+            info.original_ids = self.ids[place].kind();
+            self.place_tensors(place, node, info)?;
+            self.write_splits(place, node, info)?;
+            info.features.sort_by(|a, b| a.name.cmp(&b.name));
+        }
+        let stage = self.job.stage("checking what was written", crate::Unit::Bytes, None);
+        let manifest = Manifest::new(plan.homogeneous, plan.layout.edge_dir(), node_types, edge_types);
+        let manifest = self.writer.finish(manifest)?;
+        drop(stage);
+        Ok(Report { manifest, skipped: self.bad.skipped(), examples: self.bad.examples() })
+    }
 }

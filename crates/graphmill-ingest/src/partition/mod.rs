@@ -1,10 +1,17 @@
 //! Cutting a dataset into partitions.
+//!
+//! An assignment says which partition owns each node; everything else follows: a node's features, labels and splits go
+//! with it, and so do its neighbour lists, unchanged. Nodes are never renumbered and the fingerprint stays the same.
+
+mod assign;
+mod ldg;
+mod write;
 
 use std::path::{Path, PathBuf};
 
-use graphmill_graph::{Dataset, Manifest, Replace};
+use graphmill_graph::{Dataset, MAX_PARTS, Manifest, Replace};
 
-use crate::{Job, Result};
+use crate::{Error, Job, Result};
 
 /// How nodes are assigned to partitions.
 #[derive(Debug, Clone)]
@@ -13,10 +20,23 @@ pub enum Method {
     Range,
     /// By a hash of the id.
     Hash,
-    /// Linear deterministic greedy: next to most neighbours, within a balance.
+    /// Linear deterministic greedy (Stanton and Kliot 2012), restreamed: next to most neighbours, within a balance.
     Ldg,
-    /// As a file says: one file per node type (`type=path`), or a single path for a homogeneous graph; `.npy` of integers, or text/CSV with a number per line.
+    /// As files say: one per node type, or a single one without a type for a homogeneous graph. The n-th number of a
+    /// file is the partition of node n.
     File(Vec<(Option<String>, PathBuf)>),
+}
+
+impl Method {
+    /// The name used in manifests and on the command line.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Range => "range",
+            Self::Hash => "hash",
+            Self::Ldg => "ldg",
+            Self::File(_) => "file",
+        }
+    }
 }
 
 /// Cuts a dataset (of any number of partitions) into `parts` and writes the result to `out`.
@@ -28,6 +48,9 @@ pub fn partition(
     replace: Replace,
     job: &Job<'_>,
 ) -> Result<Manifest> {
-    let _ = (source, parts, method, out, replace, job);
-    Err(crate::Error::option("not yet"))
+    if parts == 0 || parts > MAX_PARTS {
+        return Err(Error::option(format!("expected 1 to {MAX_PARTS} partitions, found {parts}")));
+    }
+    let books = assign::assign(source, parts, method, job)?;
+    write::write(source, &books, method.name(), out, replace, job)
 }

@@ -1,0 +1,74 @@
+# Every command a developer needs. Rust and Python 3.11 must be there; the rest is fetched by the commands themselves.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+PYTHON ?= python3
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+VENV := .venv
+VENV_READY := $(VENV)/.installed
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS := manifest arrays
+
+.PHONY: help
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## build, then generate, partition and inspect a small graph
+	$(CARGO) build --release -p graphmill
+	$(TARGET)/release/graphmill demo
+
+.PHONY: test
+test: $(VENV_READY) ## run all tests, Rust and Python
+	@mkdir -p $(TARGET); failed=0; \
+	$(CARGO) test --workspace --no-fail-fast 2>&1 | tee $(TARGET)/test-rust.log || failed=1; \
+	$(CARGO) build -p graphmill || exit 1; \
+	GRAPHMILL=$${GRAPHMILL:-$(abspath $(TARGET))/debug/graphmill} \
+		$(VENV)/bin/python -m pytest tests/python -q -ra 2>&1 | tee $(TARGET)/test-python.log || failed=1; \
+	$(VENV)/bin/python tests/python/summary.py $(TARGET)/test-rust.log $(TARGET)/test-python.log || failed=1; \
+	exit $$failed
+
+.PHONY: lint
+lint: ## check formatting and lints
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+.PHONY: deny
+deny: cargo-deny ## check the licences and sources of all dependencies
+	$(CARGO) deny check bans licenses sources
+
+.PHONY: audit
+audit: cargo-deny ## check the dependencies against the public advisory database, which is fetched
+	$(CARGO) deny check advisories
+
+.PHONY: bench
+bench: $(VENV_READY) ## measure a graph of 1 M nodes and 20 M edges
+	$(CARGO) build --release -p graphmill
+	$(VENV)/bin/python bench/foundation.py $(TARGET)/release/graphmill
+
+.PHONY: docs
+docs: ## build the API documentation
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --workspace
+
+.PHONY: fuzz
+fuzz: cargo-fuzz ## fuzz the readers, FUZZ_SECONDS for each target
+	for target in $(FUZZ_TARGETS); do \
+		$(CARGO) fuzz run --sanitizer none $$target -- -max_total_time=$(FUZZ_SECONDS); \
+	done
+
+.PHONY: clean
+clean: ## remove everything that was built
+	$(CARGO) clean
+	rm -rf $(VENV) fuzz/target
+
+$(VENV_READY): tests/python/requirements.txt
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
+.PHONY: cargo-deny cargo-fuzz
+cargo-deny cargo-fuzz:
+	@command -v $@ > /dev/null || $(CARGO) install $@ --locked

@@ -1,0 +1,56 @@
+//! The grammar of the command line. Each command's own arguments stand in its module.
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{demo, generate, ingest, inspect, partition};
+
+const EXAMPLES: &str = "\
+Examples:
+  graphmill demo                                            see it all work, in a few seconds
+  graphmill generate rmat --nodes 1M --edges 20M --out g    make a graph from a seed
+  graphmill ingest graph.toml --out g                       read your own files
+  graphmill partition g --parts 4 --out g4                  cut a dataset for four servers
+  graphmill inspect g4                                      see what a dataset holds
+
+`graphmill help COMMAND` tells all about a command.";
+
+/// Graph store and sampling service for graph neural networks.
+#[derive(Debug, Parser)]
+#[command(name = "graphmill", version, propagate_version = true, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    /// Show no progress; results and errors only
+    #[arg(long, short, global = true, display_order = 900)]
+    pub(crate) quiet: bool,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What can be done.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Demo(demo::Args),
+    Generate(generate::Args),
+    Ingest(ingest::Args),
+    Partition(partition::Args),
+    Inspect(inspect::Args),
+}
+
+impl Command {
+    /// Whether it makes files that must not be left half done.
+    pub(crate) fn writes(&self) -> bool {
+        !matches!(self, Self::Inspect(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_grammar_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,24 @@
+//! The commands, one module each.
+
+pub(crate) mod demo;
+pub(crate) mod generate;
+pub(crate) mod ingest;
+pub(crate) mod inspect;
+pub(crate) mod partition;
+mod target;
+
+use std::process::ExitCode;
+
+use crate::cli::Command;
+use crate::context::Context;
+
+/// Runs a command. An exit code other than success without an error means that the result itself says what is wrong.
+pub(crate) fn run(command: &Command, context: &Context) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Demo(args) => demo::run(args, context),
+        Command::Generate(args) => generate::run(args, context),
+        Command::Ingest(args) => ingest::run(args, context),
+        Command::Partition(args) => partition::run(args, context),
+        Command::Inspect(args) => inspect::run(args, context),
+    }
+}

@@ -1,0 +1,8 @@
+//! The binary as a user runs it: what it prints where, what it leaves on disk, and how it ends.
+
+mod damage;
+mod ingest;
+mod inspect;
+mod making;
+mod stopping;
+mod support;
