@@ -10,7 +10,8 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 VENV := .venv
 VENV_READY := $(VENV)/.installed
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS := manifest arrays
+FUZZ_RUN := $(CARGO) fuzz run --sanitizer none
+FUZZ_SEEDS := $(addprefix ../crates/graphmill-graph/tests/fixtures/v1/,whole assigned)
 
 .PHONY: help
 help: ## list the commands
@@ -55,9 +56,9 @@ docs: ## build the API documentation
 
 .PHONY: fuzz
 fuzz: cargo-fuzz ## fuzz the readers, FUZZ_SECONDS for each target
-	for target in $(FUZZ_TARGETS); do \
-		$(CARGO) fuzz run --sanitizer none $$target -- -max_total_time=$(FUZZ_SECONDS); \
-	done
+	cd fuzz && mkdir -p corpus/manifest corpus/arrays
+	cd fuzz && $(FUZZ_RUN) manifest corpus/manifest $(FUZZ_SEEDS) -- -max_total_time=$(FUZZ_SECONDS) -max_len=20000
+	cd fuzz && $(FUZZ_RUN) arrays corpus/arrays -- -max_total_time=$(FUZZ_SECONDS) -max_len=256
 
 .PHONY: clean
 clean: ## remove everything that was built

@@ -13,7 +13,6 @@ import platform
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +21,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+PEAK = Path(__file__).resolve().parents[1] / "tests" / "python" / "peak.py"
 ROW = "{:<44} {:>9} {:>14} {:>12}"
 
 
@@ -35,16 +35,13 @@ class Cost:
 
 
 def measure(*command) -> Cost:
-    with tempfile.TemporaryFile("w+") as output:
-        started = time.perf_counter()
-        process = subprocess.Popen([str(word) for word in command], stdout=output)
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - started
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode != 0:
+    with tempfile.TemporaryDirectory() as folder:
+        told = Path(folder) / "peak.json"
+        words = [sys.executable, "-S", PEAK, told, *command]
+        done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, text=True)
+        if done.returncode != 0:
             sys.exit(f"{' '.join(map(str, command))} failed")
-        output.seek(0)
-        return Cost(seconds, usage.ru_maxrss * 1024, output.read())
+        return Cost(**json.loads(told.read_text()), output=done.stdout)
 
 
 def report(what: str, cost: Cost, edges: int | None = None):

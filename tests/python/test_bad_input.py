@@ -12,10 +12,10 @@ EDGES = '[[nodes]]\ncount = 3\n[[edges]]\nfiles = "e.csv"\n'
     "line, reason",
     [
         ("x,1", "x"),
-        ("1", "column"),
+        ("1", "fields"),
         ("7,1", "7"),
         ("-1,0", "-1"),
-        ("1,", "empty"),
+        ("1,", "no value"),
         ("99999999999999999999,1", "99999999999999999999"),
     ],
 )
@@ -94,6 +94,11 @@ def test_a_truncated_file_is_refused(workshop, file):
             np.savez(path, src=numbers, dst=numbers)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     assert file in workshop.refuse(f'[[edges]]\nfiles = "{file}"\nsrc = 0\ndst = 1\n')
+
+
+def test_an_array_in_fortran_order_is_refused_with_the_remedy(workshop):
+    write_npy(workshop.path / "e.npy", np.asfortranarray(np.arange(12).reshape(6, 2)))
+    assert "ascontiguousarray" in workshop.refuse('[[edges]]\nfiles = "e.npy"\n')
 
 
 def test_an_existing_target_is_not_touched(workshop):

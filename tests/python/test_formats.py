@@ -26,7 +26,7 @@ def topology(path) -> dict[str, str]:
     pair = {"src": GRAPH.src, "dst": GRAPH.dst}
     matrix = np.stack([GRAPH.src, GRAPH.dst], axis=1)
     np.savez(path / "columns.npz", src=GRAPH.src, dst=GRAPH.dst)
-    np.savez_compressed(path / "index.npz", edge_index=matrix.T)
+    np.savez_compressed(path / "index.npz", edge_index=np.ascontiguousarray(matrix.T))
     half = len(GRAPH.src) // 2
     for place, rows in enumerate((slice(None, half), slice(half, None))):
         write_csv(path / f"piece-{place}.csv", {name: column[rows] for name, column in pair.items()})

@@ -83,7 +83,7 @@ def test_a_binary_folder_is_one_graph(workshop):
     raw.mkdir(parents=True)
     np.savez_compressed(
         raw / "data.npz",
-        edge_index=EDGES.T,
+        edge_index=np.ascontiguousarray(EDGES.T),
         node_feat=FEATURES,
         node_year=RNG.integers(1990, 2020, (30, 1)),
         num_nodes_list=np.array([30]),

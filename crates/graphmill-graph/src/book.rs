@@ -199,7 +199,9 @@ impl BookBuilder {
             Self::Range(bounds) => bounds.windows(2).map(|pair| pair[1] - pair[0]).collect(),
             Self::Assigned { owner, parts } => {
                 let mut rows = vec![0; *parts as usize];
-                owner.iter().for_each(|&own| rows[own as usize] += 1);
+                for &own in owner {
+                    rows[own as usize] += 1;
+                }
                 rows
             }
         }
@@ -218,7 +220,9 @@ impl BookBuilder {
         let mut bytes = Vec::new();
         for block in owner.chunks(shape.block as usize) {
             bytes.clear();
-            rows.iter().for_each(|&rank| shape.rank.push(&mut bytes, rank));
+            for &rank in &rows {
+                shape.rank.push(&mut bytes, rank);
+            }
             ranks.write(&bytes)?;
             bytes.clear();
             for &own in block {

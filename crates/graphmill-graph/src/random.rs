@@ -2,7 +2,7 @@
 //!
 //! Everything here is integer arithmetic, the same on every machine.
 
-/// SplitMix64's finaliser (Stafford's variant 13): a bijection of 64-bit words that scatters every bit.
+/// `SplitMix64`'s finaliser (Stafford's variant 13): a bijection of 64-bit words that scatters every bit.
 #[inline]
 pub const fn mix(mut word: u64) -> u64 {
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

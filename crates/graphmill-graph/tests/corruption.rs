@@ -183,3 +183,13 @@ fn damage_under_fitting_checksums_is_found_in_every_byte() {
         assert_eq!(complaint(&dataset), None);
     }
 }
+
+#[test]
+fn a_row_that_does_not_exist_is_an_error_and_no_other_name() {
+    let folder = samples().remove(1);
+    let dataset = folder.path().join("dataset");
+    let rank = dataset.join("book/nodes/paper/rank.u32");
+    fs::write(&rank, [0xff; 8]).unwrap();
+    let names = Dataset::open(&dataset).unwrap().original_ids(1, &[0]).map(drop);
+    assert!(matches!(names, Err(Error::Corrupt { .. })), "{names:?}");
+}

@@ -88,7 +88,7 @@ impl Changes {
         }
         add("having a label".to_owned(), &|nodes| match nodes.label {
             Some(_) => nodes.label = None,
-            None => nodes.label = sample().nodes["author"].label.clone(),
+            None => nodes.label.clone_from(&sample().nodes["author"].label),
         });
         for row in 0..nodes.timestamps.as_ref().map_or(0, Vec::len) {
             add(format!("timestamp {row}"), &|nodes| nodes.timestamps.as_mut().unwrap()[row] ^= 1);

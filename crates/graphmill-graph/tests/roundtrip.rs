@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use graphmill_graph::{Dataset, Direction, OpenOptions, Storage};
-use graphmill_testing::{Assignment, files, fingerprint, graphs, layouts, placed_graphs, read, sample, tempdir, touch_everything, write};
+use graphmill_testing::{
+    Assignment, files, fingerprint, graphs, layouts, placed_graphs, read, sample, tempdir, touch_everything, write,
+};
 use proptest::prelude::*;
 
 proptest! {

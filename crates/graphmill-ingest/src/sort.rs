@@ -148,6 +148,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(12))]
+
         #[test]
         fn any_number_of_runs_comes_back_sorted(count in 0usize..300_000, seed: u64) {
             let scratch = tempfile::tempdir().unwrap();

@@ -79,7 +79,10 @@ fn read_originals(dataset: &Dataset, place: usize, count: u64, kind: OriginalKin
     assert!(found.iter().copied().eq(ids.into_iter().map(Some)), "look-ups go elsewhere: {found:?}");
     Ok(match kind {
         OriginalKind::Int => ModelOriginals::Ints(
-            originals.iter().map(|id| if let OriginalId::Int(id) = id { *id } else { panic!("{id} is text") }).collect(),
+            originals
+                .iter()
+                .map(|id| if let OriginalId::Int(id) = id { *id } else { panic!("{id} is text") })
+                .collect(),
         ),
         OriginalKind::String => ModelOriginals::Strings(originals.iter().map(ToString::to_string).collect()),
     })
@@ -142,7 +145,9 @@ fn read_edge_features(dataset: &Dataset, place: usize, info: &EdgeTypeInfo) -> R
     }
     let Some(book) = dataset.edge_book(place) else { return Ok(features) };
     for (partition, store) in (0..).zip(stores) {
-        for row in 0..store.feature(0).unwrap().rows() {
+        let rows = store.feature(0).unwrap().rows();
+        assert_eq!(store.id(rows), None, "edge type {} has an id past its rows", info.name);
+        for row in 0..rows {
             let location = book.locate(store.id(row).unwrap())?;
             assert_eq!(location, Some(Location { partition, row }), "edge type {}", info.name);
         }

@@ -9,9 +9,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-use crate::{
-    Assignment, ModelEdge, ModelEdges, ModelGraph, ModelLabel, ModelNodes, ModelOriginals, ModelTensor,
-};
+use crate::{Assignment, ModelEdge, ModelEdges, ModelGraph, ModelLabel, ModelNodes, ModelOriginals, ModelTensor};
 
 const TYPE_NAMES: [&str; 5] = ["paper", "author", "..", "a/b %2F", "実\"体"];
 const RELATIONS: [&str; 3] = ["cites", "re:lated to", "."];

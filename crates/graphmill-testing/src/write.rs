@@ -87,11 +87,8 @@ impl Oracle<'_> {
         let mut info = NodeTypeInfo::new(name, nodes.count);
         info.book = book.write(self.writer, |array| path::node_book(name, array))?;
         info.features = feature_infos(&nodes.features);
-        info.label = nodes.label.as_ref().map(|label| LabelInfo {
-            kind: label.kind,
-            dtype: label.dtype,
-            width: label.width,
-        });
+        info.label =
+            nodes.label.as_ref().map(|label| LabelInfo { kind: label.kind, dtype: label.dtype, width: label.width });
         info.timestamps = nodes.timestamps.is_some();
         info.original_ids = nodes.originals.as_ref().map(ModelOriginals::kind);
         for split in Split::ALL {
@@ -266,6 +263,8 @@ fn int_bytes(values: &[i64], ids: &[u64]) -> Vec<u8> {
 
 fn id_bytes(width: IdWidth, ids: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    ids.iter().for_each(|&id| width.push(&mut bytes, id));
+    for &id in ids {
+        width.push(&mut bytes, id);
+    }
     bytes
 }

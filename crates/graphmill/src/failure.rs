@@ -11,7 +11,7 @@ pub(crate) fn report(error: &anyhow::Error, interrupt: &Interrupt) -> ExitCode {
         output::note(&stopped.to_string());
         return ExitCode::from(interrupt.exit_code());
     }
-    output::error(&message(error));
+    output::error(message(error).trim_end());
     ExitCode::FAILURE
 }
 

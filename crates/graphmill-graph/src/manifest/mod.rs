@@ -600,6 +600,12 @@ impl Manifest {
         arrays.filter(|(path, _)| select(path)).map(|(_, stored)| stored.bytes).sum()
     }
 
+    /// Bytes of all arrays of a partition.
+    pub fn partition_bytes(&self, partition: u32) -> u64 {
+        let arrays = self.partitions.get(partition as usize).map(|partition| &partition.arrays);
+        arrays.into_iter().flatten().map(|(_, stored)| stored.bytes).sum()
+    }
+
     /// Bytes of all partition books.
     pub fn book_bytes(&self) -> u64 {
         self.book_arrays.values().map(|stored| stored.bytes).sum()

@@ -99,6 +99,7 @@ impl Ingest<'_> {
                     }
                     Ok(())
                 })?;
+                stage.advance(edges.len() as u64)?;
                 lists.push(&edges)?;
                 lists
             }

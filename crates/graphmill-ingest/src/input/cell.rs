@@ -122,7 +122,7 @@ impl Sink<'_> {
             Target::Dense(ids) => keys(cells, ids, column, first_row, faults),
             Target::Int(keys_) => keys(cells, keys_, column, first_row, faults),
             Target::Text(texts) => render(cells, texts, column, first_row, faults),
-            Target::Values(place) => {
+            Target::Values(mut place) => {
                 let fill = match place.dtype {
                     DType::F16 => values::<f16, _>,
                     DType::BF16 => values::<bf16, _>,
@@ -133,7 +133,7 @@ impl Sink<'_> {
                     DType::I32 => values::<i32, _>,
                     DType::I64 => values::<i64, _>,
                 };
-                fill(cells, place, column, first_row, faults);
+                fill(cells, &mut place, column, first_row, faults);
             }
         }
     }
@@ -174,7 +174,7 @@ fn render<'c>(
 
 fn values<'c, T: Element, I: Iterator<Item = Cell<'c>>>(
     mut cells: I,
-    place: Values<'_>,
+    place: &mut Values<'_>,
     column: &str,
     first_row: usize,
     faults: &mut Faults,

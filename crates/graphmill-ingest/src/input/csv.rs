@@ -186,13 +186,12 @@ fn open_text(source: &Source, delimiter: Option<u8>, gzip: bool) -> Result<TextR
     };
     let mut builder = ::csv::ReaderBuilder::new();
     builder.flexible(true).has_headers(false).buffer_capacity(BUFFER_BYTES);
-    match delimiter {
-        Some(delimiter) => builder.delimiter(delimiter),
-        None => {
-            let start = text.fill_buf().map_err(|error| unreadable(&source.name, &error))?;
-            builder.delimiter(sniff_delimiter(start)).comment(Some(b'#'))
-        }
-    };
+    if let Some(delimiter) = delimiter {
+        builder.delimiter(delimiter);
+    } else {
+        let start = text.fill_buf().map_err(|error| unreadable(&source.name, &error))?;
+        builder.delimiter(sniff_delimiter(start)).comment(Some(b'#'));
+    }
     Ok(builder.from_reader(Box::new(text)))
 }
 

@@ -122,11 +122,11 @@ impl Table {
                 (Reader::Parquet(reader), shapes)
             }
             Kind::Npy => {
-                let (reader, shapes) = numpy::NumpyReader::open(source, numpy::Arrays::npy(source), wanted, bad)?;
+                let (reader, shapes) = numpy::NumpyReader::open(source, &numpy::Arrays::npy(source), wanted, bad)?;
                 (Reader::Numpy(reader), shapes)
             }
             Kind::Npz => {
-                let (reader, shapes) = numpy::NumpyReader::open(source, numpy::Arrays::npz(source)?, wanted, bad)?;
+                let (reader, shapes) = numpy::NumpyReader::open(source, &numpy::Arrays::npz(source)?, wanted, bad)?;
                 (Reader::Numpy(reader), shapes)
             }
         };

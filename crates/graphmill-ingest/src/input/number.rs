@@ -116,7 +116,7 @@ macro_rules! integer {
                     Number::Int(number) => Self::try_from(number).map_err(|_| out_of_range),
                     Number::Uint(number) => Self::try_from(number).map_err(|_| out_of_range),
                     Number::Float(number) if number.abs() > EXACT => Err(out_of_range),
-                    Number::Float(number) if number.trunc() == number => {
+                    Number::Float(number) if number.fract() == 0.0 => {
                         Self::try_from(number as i64).map_err(|_| out_of_range)
                     }
                     Number::Float(_) => Err(Fault::NotWhole),

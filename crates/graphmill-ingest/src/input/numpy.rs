@@ -36,14 +36,14 @@ struct LaneColumn {
 impl NumpyReader {
     pub(super) fn open(
         source: &Source,
-        arrays: Arrays,
+        arrays: &Arrays,
         wanted: &[Wanted],
         bad: &BadRows,
     ) -> Result<(Self, Vec<Shape>)> {
         let file = source.name.clone();
         let columns: Vec<LaneColumn> = wanted
             .iter()
-            .map(|column| LaneColumn::open(&arrays, column))
+            .map(|column| LaneColumn::open(arrays, column))
             .collect::<std::result::Result<_, _>>()
             .map_err(|reason| Error::input(&file, reason))?;
         let lanes = || columns.iter().flat_map(|column| &column.lanes);

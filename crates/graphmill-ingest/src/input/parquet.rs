@@ -246,9 +246,8 @@ fn numbers<T: ArrowPrimitiveType>(array: &ArrayRef, sink: Sink<'_>, number: impl
 /// What a scalar column is cast to before its numbers are taken, and the element type nearest to it.
 fn scalar(found: &DataType) -> Option<(DataType, DType)> {
     Some(match found {
-        DataType::Boolean => (DataType::UInt8, DType::U8),
+        DataType::Boolean | DataType::UInt8 => (DataType::UInt8, DType::U8),
         DataType::Int8 => (DataType::Int8, DType::I8),
-        DataType::UInt8 => (DataType::UInt8, DType::U8),
         DataType::Int16 | DataType::UInt16 | DataType::Int32 => (found.clone(), DType::I32),
         DataType::UInt32 | DataType::Int64 | DataType::UInt64 => (found.clone(), DType::I64),
         DataType::Float16 => (DataType::Float16, DType::F16),

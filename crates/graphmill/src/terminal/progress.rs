@@ -71,9 +71,10 @@ impl StageObserver for Bar {
 
 impl Drop for Bar {
     fn drop(&mut self) {
+        // Finishing a bar moves it to its end, which a stage that was stopped has not reached.
+        let ended = ended(self.unit, self.shown.position(), self.shown.elapsed());
         self.shown.finish_and_clear();
         self.screen.remove(&self.shown);
-        let ended = ended(self.unit, self.shown.position(), self.shown.elapsed());
         self.screen.suspend(|| output::note(&format!("  {:NAME_WIDTH$} {ended}", self.name)));
     }
 }
@@ -142,6 +143,9 @@ impl Drop for Lines {
 }
 
 fn ended(unit: Unit, done: u64, time: Duration) -> String {
+    if done == 0 {
+        return format!("done in {}", numbers::duration(time));
+    }
     let rate = rate(unit, numbers::rate(done, time));
     format!("{} in {} ({rate})", amount(unit, done), numbers::duration(time))
 }

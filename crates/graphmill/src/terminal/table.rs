@@ -45,7 +45,8 @@ impl<const N: usize> Sheet<N> {
         }
         for (column, &place) in table.column_iter_mut().zip(&shown) {
             if let Column::Number(_) = self.columns[place] {
-                column.set_cell_alignment(CellAlignment::Right).set_constraint(ColumnConstraint::ContentWidth);
+                column.set_cell_alignment(CellAlignment::Right);
+                column.set_constraint(ColumnConstraint::ContentWidth);
             }
         }
         text(&table)

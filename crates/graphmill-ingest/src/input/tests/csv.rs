@@ -158,7 +158,7 @@ fn an_empty_file_has_no_rows_but_a_header_must_be_there() {
 #[test]
 fn more_rows_than_a_chunk_come_in_order() {
     let count = 150_000_u64;
-    let text: String = (0..count).map(|id| format!("{id}\n")).collect();
+    let text = (0..count).map(|id| id.to_string()).collect::<Vec<_>>().join("\n");
     let folder = Folder::new();
     let source = folder.write("a.csv", text);
     let bad = BadRows::new(OnError::Stop);

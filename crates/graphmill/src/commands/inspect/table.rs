@@ -79,9 +79,9 @@ fn node_types(report: &Report) -> String {
             info.name.clone(),
             numbers::count(info.count),
             info.isolated.map_or(NOTHING.to_owned(), numbers::count),
-            listed(info.features.iter().map(feature)),
+            listed(info.features.iter().map(feature), "\n"),
             info.label.as_ref().map_or(NOTHING.to_owned(), label),
-            listed(splits(info)),
+            listed(splits(info), "\n"),
             if info.timestamps { "i64" } else { NOTHING }.to_owned(),
             info.original_ids.map_or(NOTHING, OriginalKind::name).to_owned(),
         ]);
@@ -112,7 +112,7 @@ fn edge_types(report: &Report) -> String {
     };
     for info in &report.edge_types {
         // What concerns the type as a whole stands beside its first direction only.
-        let mut about = [edge_name(info), numbers::count(info.count), cut(info), listed(edge_data(info))];
+        let mut about = [edge_name(info), numbers::count(info.count), cut(info), listed(edge_data(info), ", ")];
         for direction in &info.layouts {
             let [name, count, cut, data] = std::mem::take(&mut about);
             let [min, median, p99, max, empty] = match info.degrees.get(direction) {
@@ -193,8 +193,7 @@ fn label(info: &LabelInfo) -> String {
     feature(&FeatureInfo { name: info.kind.name().to_owned(), ..info.as_feature() })
 }
 
-/// One below the other: several in a line make a table too wide.
-fn listed(items: impl Iterator<Item = String>) -> String {
+fn listed(items: impl Iterator<Item = String>, separator: &str) -> String {
     let items: Vec<_> = items.collect();
-    if items.is_empty() { NOTHING.to_owned() } else { items.join("\n") }
+    if items.is_empty() { NOTHING.to_owned() } else { items.join(separator) }
 }

@@ -1,0 +1,196 @@
+//! What comes out of an ingest does not depend on how the input happens to lie.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use graphmill_graph::{Dataset, Direction, OriginalId, Replace, Split};
+use graphmill_ingest::Job;
+use graphmill_ingest::ingest::{OnError, Options, ingest};
+use graphmill_testing::{read, tempdir};
+use proptest::prelude::*;
+
+const PLENTY: u64 = 1 << 30;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn the_order_of_rows_does_not_change_the_topology(
+        edges in prop::collection::vec((0u64..30, 0u64..30), 0..200),
+        order in any::<u64>(),
+    ) {
+        let mut shuffled = edges.clone();
+        shuffled.sort_by_key(|&(src, dst)| graphmill_graph::random::mix(order ^ (src << 32 | dst)));
+        let folder = tempdir();
+        let [one, other] = [("one", &edges), ("other", &shuffled)].map(|(name, edges)| {
+            ingest_edges(&folder.path().join(name), edges, "", PLENTY)
+        });
+        prop_assert_eq!(one.fingerprint(), other.fingerprint());
+        prop_assert_eq!(read(&one)?, read(&other)?);
+    }
+
+    #[test]
+    fn little_memory_gives_the_same_dataset(
+        edges in prop::collection::vec((0u64..5000, 0u64..5000), 3000..6000),
+        undirected in any::<bool>(),
+        keyed in any::<bool>(),
+    ) {
+        let keys = if keyed { "[[nodes]]\nid_type = \"int\"\n" } else { "" };
+        let extra = format!("undirected = {undirected}\nedge_ids = true\nduplicates = \"drop\"\n");
+        let folder = tempdir();
+        let [small, large] = [("small", 1), ("large", PLENTY)].map(|(name, memory)| {
+            ingest_described(&folder.path().join(name), &edges, keys, &extra, memory)
+        });
+        prop_assert_eq!(small.fingerprint(), large.fingerprint());
+    }
+
+    #[test]
+    fn duplicates_and_loops_go_when_asked(edges in prop::collection::vec((0u64..8, 0u64..8), 1..120)) {
+        let folder = tempdir();
+        let extra = "duplicates = \"drop\"\nself_loops = \"drop\"\nundirected = true\nedge_ids = true\n";
+        let dataset = ingest_edges(&folder.path().join("g"), &edges, extra, PLENTY);
+        // The oracle: of all rows that join two nodes, the first names the edge in both directions.
+        let mut expected = std::collections::BTreeMap::new();
+        for (row, &(src, dst)) in edges.iter().enumerate().rev().filter(|(_, (src, dst))| src != dst) {
+            expected.insert((src, dst), row as u64);
+            expected.insert((dst, src), row as u64);
+        }
+        let found = read(&dataset)?;
+        let found = found.edges.values().flat_map(|edges| &edges.edges);
+        let found: Vec<_> = found.map(|edge| ((edge.src, edge.dst), edge.id.unwrap())).collect();
+        prop_assert_eq!(found, expected.into_iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn every_original_id_is_found_again(
+        keys in prop::collection::btree_set("[a-zé]{1,12}", 1..60),
+        order in any::<u64>(),
+    ) {
+        let mut names: Vec<&String> = keys.iter().collect();
+        names.sort_by_key(|name| name.bytes().fold(order, |hash, byte| graphmill_graph::random::mix(hash ^ u64::from(byte))));
+        let folder = tempdir();
+        let mut csv = String::from("src,dst\n");
+        names.iter().for_each(|name| writeln!(csv, "{name},{}", names[0]).unwrap());
+        let toml = "[[nodes]]\nid_type = \"string\"\n[[edges]]\nfiles = \"edges.csv\"\n";
+        let dataset = run(folder.path(), &csv, toml, PLENTY, OnError::Stop).unwrap();
+        let asked: Vec<_> = keys.iter().map(|key| OriginalId::String(key)).collect();
+        let ids: Vec<u64> = dataset.lookup(0, &asked)?.into_iter().map(Option::unwrap).collect();
+        // Ids follow the bytewise order of the keys, whatever the order of rows.
+        prop_assert_eq!(&ids, &(0..keys.len() as u64).collect::<Vec<_>>());
+        prop_assert_eq!(dataset.original_ids(0, &ids)?, asked);
+        prop_assert_eq!(dataset.lookup(0, &[OriginalId::String("A"), OriginalId::Int(0)])?, vec![None, None]);
+    }
+}
+
+#[test]
+fn label_edges_are_kept_apart_and_their_sources_are_split() {
+    let folder = tempdir();
+    let mut csv = String::from("src,dst\n");
+    (0..400).for_each(|user| writeln!(csv, "{},{}", 2 * user, user % 7).unwrap());
+    let toml = r#"
+        [[nodes]]
+        type = "user"
+        count = 1000
+        splits = { by = "anchor", edges = "user:buys:item", train = 0.5, val = 0.25, test = 0.25 }
+        [[edges]]
+        type = "user:buys:item"
+        files = "edges.csv"
+        [[edges]]
+        type = ["user", "views", "item"]
+        files = "edges.csv"
+    "#;
+    let dataset = run(folder.path(), &csv, toml, PLENTY, OnError::Stop).unwrap();
+    let [buys, views] = dataset.edge_types() else { panic!() };
+    assert_eq!(buys.role.name(), "label");
+    assert_eq!(buys.layouts, [Direction::Out]);
+    assert_eq!((views.role.name(), &views.layouts[..]), ("message", &[Direction::In][..]));
+    let user = dataset.resolve_node_type(Some("user")).unwrap();
+    let sets = Split::ALL.map(|split| dataset.split_ids(user, split).unwrap());
+    let mut anchors = sets.concat();
+    anchors.sort_unstable();
+    assert_eq!(anchors, (0..400).map(|user| 2 * user).collect::<Vec<_>>());
+    assert!(sets.iter().all(|set| set.len() > 50), "{:?}", sets.map(|set| set.len()));
+}
+
+#[test]
+fn hashed_splits_stay_when_nodes_are_added_and_fractions_are_exact() {
+    let folder = tempdir();
+    let split = |name: &str, count: u64, by: &str| {
+        let toml = format!(
+            "[[nodes]]\ncount = {count}\nsplits = {{ {by}, train = 0.8, val = 0.1, test = 0.1 }}\n\
+             [[edges]]\nfiles = \"edges.csv\"\n"
+        );
+        let path = folder.path().join(name);
+        std::fs::create_dir(&path).unwrap();
+        let dataset = run(&path, "src,dst\n0,1\n", &toml, PLENTY, OnError::Stop).unwrap();
+        Split::ALL.map(|split| dataset.split_ids(0, split).unwrap())
+    };
+    let (small, large) = (split("small", 500, "by = \"hash\""), split("large", 800, "by = \"hash\""));
+    for (small, large) in small.iter().zip(&large) {
+        assert_eq!(*small, large.iter().copied().filter(|&node| node < 500).collect::<Vec<_>>());
+    }
+    let exact = split("exact", 1000, "by = \"fraction\", seed = 4");
+    assert_eq!(exact.map(|set| set.len()), [800, 100, 100]);
+}
+
+#[test]
+fn bad_rows_stop_with_their_place_or_are_counted() {
+    let folder = tempdir();
+    let csv = "src,dst\n0,1\n1,x\n5,0\n1,0\n";
+    let toml = "[[nodes]]\ncount = 3\n[[edges]]\nfiles = \"edges.csv\"\nedge_ids = true\n";
+    let stopped = run(folder.path(), csv, toml, PLENTY, OnError::Stop).unwrap_err().to_string();
+    assert!(stopped.contains("edges.csv: row 2:") && stopped.contains("--on-error skip"), "{stopped}");
+    assert!(!folder.path().join("out").exists());
+
+    let options = Options { on_error: OnError::Skip, memory: PLENTY, replace: Replace::No };
+    let out = folder.path().join("out");
+    let report = ingest(&folder.path().join("graph.toml"), &out, &options, &Job::silent()).unwrap();
+    assert_eq!(report.skipped, 2);
+    assert!(report.examples[1].contains("row 3: node id 5 is out of range"), "{:?}", report.examples);
+    let edges = read(&Dataset::open(&out).unwrap()).unwrap();
+    let ids: Vec<_> = edges.edges.values().flat_map(|edges| &edges.edges).map(|edge| edge.id.unwrap()).collect();
+    assert_eq!(ids, [0, 3], "ids are input rows, the skipped ones leave gaps");
+}
+
+#[test]
+fn a_description_that_makes_no_sense_is_refused_in_words() {
+    let refuse = |toml: &str| {
+        let folder = tempdir();
+        let error = run(folder.path(), "src,dst\n0,1\n", toml, PLENTY, OnError::Stop).unwrap_err().to_string();
+        assert!(!folder.path().join("out").exists());
+        error
+    };
+    assert!(refuse("").contains("it describes no graph"));
+    assert!(refuse("[[edges]]\nfiles = \"edges.csv\"\nfoo = 1\n").contains("unknown field `foo`"));
+    assert!(refuse("[[edges]]\nfiles = \"edges.csv\"\nsrc = \"from\"\n").contains("from"));
+    assert!(refuse("[[edges]]\nfiles = \"nowhere.csv\"\n").contains("nowhere.csv"));
+    assert!(refuse("[[edges]]\ntype = \"a:b\"\nfiles = \"edges.csv\"\n").contains("source:relation:target"));
+    assert!(
+        refuse("[[edges]]\ntype = \"a:b:c\"\nundirected = true\nfiles = \"edges.csv\"\n")
+            .contains("undirected needs the same type at both ends")
+    );
+    let shares = "[[nodes]]\nsplits = { by = \"hash\", train = 0.8, val = 0.8 }\n[[edges]]\nfiles = \"edges.csv\"\n";
+    assert!(refuse(shares).contains("add up to at most 1"));
+}
+
+fn ingest_edges(folder: &Path, edges: &[(u64, u64)], extra: &str, memory: u64) -> Dataset {
+    ingest_described(folder, edges, "", extra, memory)
+}
+
+fn ingest_described(folder: &Path, edges: &[(u64, u64)], nodes: &str, extra: &str, memory: u64) -> Dataset {
+    std::fs::create_dir(folder).unwrap();
+    let mut csv = String::from("src,dst\n");
+    edges.iter().for_each(|(src, dst)| writeln!(csv, "{src},{dst}").unwrap());
+    let toml = format!("{nodes}[[edges]]\nfiles = \"edges.csv\"\n{extra}");
+    run(folder, &csv, &toml, memory, OnError::Stop).unwrap()
+}
+
+fn run(folder: &Path, csv: &str, toml: &str, memory: u64, on_error: OnError) -> graphmill_ingest::Result<Dataset> {
+    std::fs::write(folder.join("edges.csv"), csv).unwrap();
+    std::fs::write(folder.join("graph.toml"), toml).unwrap();
+    let options = Options { on_error, memory, replace: Replace::No };
+    let out = folder.join("out");
+    ingest(&folder.join("graph.toml"), &out, &options, &Job::silent())?;
+    assert!(Dataset::verify(&out, |_| {})?.problems.is_empty());
+    Ok(Dataset::open(&out)?)
+}
