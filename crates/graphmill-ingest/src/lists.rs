@@ -304,10 +304,7 @@ impl ListsWriter {
             direction,
             rows,
             neighbors: (array(EdgeArray::Neighbors(direction, neighbor))?, neighbor),
-            edge_ids: match info.edge_ids {
-                true => Some((array(EdgeArray::EdgeIds(direction, width))?, width)),
-                false => None,
-            },
+            edge_ids: if info.edge_ids { Some((array(EdgeArray::EdgeIds(direction, width))?, width)) } else { None },
             weights: info.weights.then(|| array(EdgeArray::Weights(direction))).transpose()?,
             timestamps: info.timestamps.then(|| array(EdgeArray::Timestamps(direction))).transpose()?,
             offsets: BufWriter::with_capacity(1 << 20, offsets),

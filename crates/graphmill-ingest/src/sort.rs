@@ -80,7 +80,8 @@ impl<R: Record> Sorter<R> {
             merge(&mut self.runs, &self.scratch, &mut |record: &R| {
                 merged.write_all(bytemuck::bytes_of(record)).map_err(Error::io("spill to", &self.scratch))
             })?;
-            let merged = merged.into_inner().map_err(|error| Error::io("spill to", &self.scratch)(error.into_error()))?;
+            let merged =
+                merged.into_inner().map_err(|error| Error::io("spill to", &self.scratch)(error.into_error()))?;
             self.runs = vec![merged];
         }
         Ok(())
@@ -157,7 +158,9 @@ mod tests {
             let mut sorter = Sorter::<u64>::new(0, scratch.path());
             let mut expected: Vec<u64> =
                 (0..count as u64).map(|index| graphmill_graph::random::mix(index ^ seed) >> 40).collect();
-            expected.iter().for_each(|&record| sorter.push(record).unwrap());
+            for &record in &expected {
+                sorter.push(record).unwrap();
+            }
             expected.sort_unstable();
             let mut sorted = Vec::new();
             sorter.for_each(|&record| { sorted.push(record); Ok(()) }).unwrap();

@@ -70,7 +70,9 @@ proptest! {
         names.sort_by_key(|name| name.bytes().fold(order, |hash, byte| graphmill_graph::random::mix(hash ^ u64::from(byte))));
         let folder = tempdir();
         let mut csv = String::from("src,dst\n");
-        names.iter().for_each(|name| writeln!(csv, "{name},{}", names[0]).unwrap());
+        for name in &names {
+            writeln!(csv, "{name},{}", names[0]).unwrap();
+        }
         let toml = "[[nodes]]\nid_type = \"string\"\n[[edges]]\nfiles = \"edges.csv\"\n";
         let dataset = run(folder.path(), &csv, toml, PLENTY, OnError::Stop).unwrap();
         let asked: Vec<_> = keys.iter().map(|key| OriginalId::String(key)).collect();
@@ -180,7 +182,9 @@ fn ingest_edges(folder: &Path, edges: &[(u64, u64)], extra: &str, memory: u64) -
 fn ingest_described(folder: &Path, edges: &[(u64, u64)], nodes: &str, extra: &str, memory: u64) -> Dataset {
     std::fs::create_dir(folder).unwrap();
     let mut csv = String::from("src,dst\n");
-    edges.iter().for_each(|(src, dst)| writeln!(csv, "{src},{dst}").unwrap());
+    for (src, dst) in edges {
+        writeln!(csv, "{src},{dst}").unwrap();
+    }
     let toml = format!("{nodes}[[edges]]\nfiles = \"edges.csv\"\n{extra}");
     run(folder, &csv, &toml, memory, OnError::Stop).unwrap()
 }

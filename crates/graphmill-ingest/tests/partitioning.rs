@@ -111,8 +111,8 @@ fn single_type() -> ModelGraph {
 fn assignment_files(graph: &ModelGraph, folder: &Path, parts: u32) -> Method {
     let file = |(number, (name, nodes)): (usize, (&String, &graphmill_testing::ModelNodes))| {
         let path = folder.join(format!("owners-{number}.csv"));
-        let owners: String = (0..nodes.count).map(|node| format!("{}\n", node % u64::from(parts))).collect();
-        std::fs::write(&path, owners).unwrap();
+        let owners: Vec<String> = (0..nodes.count).map(|node| (node % u64::from(parts)).to_string()).collect();
+        std::fs::write(&path, owners.join("\n")).unwrap();
         (Some(name.clone()), path)
     };
     Method::File(graph.nodes.iter().enumerate().map(file).collect())

@@ -53,7 +53,7 @@ impl EdgeMaker {
         match self.kind {
             Kind::Karate => {
                 let (a, b) = KARATE[id as usize / 2];
-                if id % 2 == 0 { (a.into(), b.into()) } else { (b.into(), a.into()) }
+                if id.is_multiple_of(2) { (a.into(), b.into()) } else { (b.into(), a.into()) }
             }
             Kind::Uniform => (words.below(self.nodes), words.below(self.nodes)),
             Kind::Rmat => {

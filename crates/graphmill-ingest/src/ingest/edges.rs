@@ -3,12 +3,12 @@
 use graphmill_graph::path::{self, EdgeArray};
 use graphmill_graph::{ArrayWriter, BookInfo, DType, EdgeTypeInfo, FeatureInfo, Place};
 
+use super::Ingest;
 use super::config::{Column as ColumnName, Keep, TensorConfig};
 use super::ids::{NodeKey, column_type};
 use super::plan::EdgePlan;
 use super::rows::{Tally, fill_gap};
 use super::spool::{RawEdge, Spool};
-use super::Ingest;
 use crate::input::{Chunk, Column, ColumnRef, ColumnType, Source, Table, Wanted};
 use crate::lists::{Edge, EdgeRules, EndCounts, ListsBuilder};
 use crate::{Error, Result, Unit};
@@ -42,6 +42,13 @@ struct FeatureWriter {
     rows: u64,
 }
 
+impl PendingEdges {
+    /// Whether its edges wait on disk for ids of their ends.
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(self.sink, Sink::Spool(_))
+    }
+}
+
 impl Ingest<'_> {
     /// Reads all files of an edge type. Ends whose ids are known are looked up at once, others are collected.
     pub(super) fn read_edges(&mut self, plan: &EdgePlan) -> Result<PendingEdges> {
@@ -53,9 +60,10 @@ impl Ingest<'_> {
         info.edge_ids = config.edge_ids.unwrap_or(info.weights || !config.features.is_empty());
 
         let settled = [plan.src, plan.dst].iter().all(|&end| self.ids[end].is_settled());
-        let sink = match settled {
-            true => Sink::Lists(self.lists(plan, info.clone()), Vec::new()),
-            false => Sink::Spool(Spool::new(&self.scratch)?),
+        let sink = if settled {
+            Sink::Lists(self.lists(plan, info.clone()), Vec::new())
+        } else {
+            Sink::Spool(Spool::new(&self.scratch)?)
         };
         let mut pending = PendingEdges { info, sink, tally: Tally::default() };
         let sources = self.fetcher.sources(&config.files.list(), self.job)?;
@@ -64,7 +72,7 @@ impl Ingest<'_> {
         for source in sources {
             let (wanted, found) = wanted(plan, &source, self);
             let mut table = Table::open(&source, config.header, &wanted, &self.bad)?;
-            let columns = self.columns_for(& pending.info, &mut columns, found, &table, &source)?;
+            let columns = self.columns_for(&pending.info, &mut columns, found, &table, &source)?;
             pending.tally.begin(&source.name);
             while let Some(chunk) = table.next()? {
                 self.take_chunk(plan, &chunk, columns, &mut pending)?;
@@ -81,8 +89,8 @@ impl Ingest<'_> {
         Ok(pending)
     }
 
-    /// Looks up what is still to be looked up and writes the lists; returns the sources that have an edge.
-    pub(super) fn list_edges(&mut self, plan: &EdgePlan, pending: PendingEdges) -> Result<(EdgeTypeInfo, Vec<u64>)> {
+    /// Looks up what is still to be looked up and writes the lists of the edge type at `place`.
+    pub(super) fn list_edges(&mut self, place: usize, plan: &EdgePlan, pending: PendingEdges) -> Result<EdgeTypeInfo> {
         let PendingEdges { info, sink, tally } = pending;
         let lists = match sink {
             Sink::Lists(lists, _) => lists,
@@ -104,8 +112,7 @@ impl Ingest<'_> {
                 lists
             }
         };
-        let mut anchors = Vec::new();
-        let mut listed = lists.finish(tally.rows(), &self.writer, &mut anchors, self.job)?;
+        let mut listed = lists.finish(tally.rows(), &self.writer, &mut self.anchors[place], self.job)?;
         listed.features = info.features;
         for (name, tensor) in &plan.config.features {
             if let Some(files) = &tensor.files {
@@ -117,7 +124,7 @@ impl Ingest<'_> {
         if !listed.features.is_empty() {
             listed.book = Some(BookInfo::whole(listed.id_count));
         }
-        Ok((listed, anchors))
+        Ok(listed)
     }
 
     fn lists(&self, plan: &EdgePlan, info: EdgeTypeInfo) -> ListsBuilder {
@@ -127,7 +134,7 @@ impl Ingest<'_> {
             drop_duplicates: plan.config.duplicates == Keep::Drop,
             drop_self_loops: plan.config.self_loops == Keep::Drop,
         };
-        ListsBuilder::new(info, counts, rules, self.options.memory, &self.scratch)
+        ListsBuilder::new(info, counts, rules, self.edge_memory, &self.scratch)
     }
 
     /// The columns of this file; features keep one writer over all files, so their shapes must agree.
@@ -143,7 +150,10 @@ impl Ingest<'_> {
         if let Some(columns) = columns {
             for (place, feature) in &columns.features {
                 if shape_of(*place) != (feature.info.dtype, feature.info.shape.clone()) {
-                    return Err(Error::input(&source.name, format!("feature `{}` has another shape", feature.info.name)));
+                    return Err(Error::input(
+                        &source.name,
+                        format!("feature `{}` has another shape", feature.info.name),
+                    ));
                 }
             }
             return Ok(columns);
@@ -177,8 +187,7 @@ impl Ingest<'_> {
             let timestamp =
                 columns.timestamp.map_or(0, |place| i64::from_le_bytes(element(&chunk.columns[place], index)));
             let id = pending.tally.global(row);
-            let raw =
-                RawEdge { src: NodeKey::at(src, index), dst: NodeKey::at(dst, index), id, timestamp, weight };
+            let raw = RawEdge { src: NodeKey::at(src, index), dst: NodeKey::at(dst, index), id, timestamp, weight };
             match &mut pending.sink {
                 Sink::Lists(_, edges) => self.look_up(plan, raw, &pending.tally, edges)?,
                 Sink::Spool(spool) => {
@@ -249,7 +258,7 @@ struct Places {
 
 fn wanted(plan: &EdgePlan, source: &Source, ingest: &Ingest<'_>) -> (Vec<Wanted>, Places) {
     let config = &plan.config;
-    let by_position = !config.header || source.name.ends_with(".npy");
+    let by_position = !config.header || source.path.extension().is_some_and(|extension| extension == "npy");
     let end = |column: &Option<ColumnName>, name: &str, position| match column {
         Some(column) => column.reference(),
         None if by_position => ColumnRef::Position(position),

@@ -4,8 +4,8 @@
 //! sorted originals need no index on disk. While edges are mapped, a table of ids finds them by hash if that fits the
 //! bound of memory; otherwise each is a binary search in the mapped file.
 
-use std::collections::BinaryHeap;
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::fs::File;
 use std::hash::{BuildHasher, Hash};
 use std::io::{BufReader, BufWriter, Read, Seek, Write};
@@ -223,7 +223,9 @@ mod tests {
         fn spilled_keys_come_back_sorted_and_distinct(keys in prop::collection::vec("[a-c]{0,4}", 0..400)) {
             let scratch = tempfile::tempdir().unwrap();
             let mut collector = KeyCollector::<String>::new(1000, scratch.path());
-            keys.iter().for_each(|key| collector.insert(key.as_str()).unwrap());
+            for key in &keys {
+                collector.insert(key.as_str()).unwrap();
+            }
             let mut found = Vec::new();
             collector.for_each(|key| { found.push(key.clone()); Ok(()) }).unwrap();
             let expected: Vec<String> = keys.into_iter().collect::<std::collections::BTreeSet<_>>().into_iter().collect();

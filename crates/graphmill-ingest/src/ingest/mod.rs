@@ -72,15 +72,18 @@ pub fn ingest(config: &Path, out: &Path, options: &Options, job: &Job<'_>) -> Re
     };
     let plan = Arc::new(Plan::new(config, described)?);
     let keyed = plan.nodes.iter().filter(|node| node.config.id_type != config::IdType::Dense).count() as u64;
-    let share = options.memory / 2 / keyed.max(1);
-    let ids = plan.nodes.iter().map(|node| NodeIds::new(node.config.id_type, node.config.count, share, &scratch));
+    // Ids take half of the memory where they must be looked up, edges the rest.
+    let key_memory = options.memory / 2 / keyed.max(1);
+    let edge_memory = if keyed == 0 { options.memory } else { options.memory / 2 };
+    let ids = plan.nodes.iter().map(|node| NodeIds::new(node.config.id_type, node.config.count, key_memory, &scratch));
     let ingest = Ingest {
         ids: ids.collect(),
         orders: plan.nodes.iter().map(|_| None).collect(),
-        anchors: Vec::new(),
+        anchors: plan.edges.iter().map(|_| Vec::new()).collect(),
         bad: BadRows::new(options.on_error),
         plan,
-        options: *options,
+        key_memory,
+        edge_memory,
         writer,
         scratch,
         fetcher,
@@ -92,7 +95,10 @@ pub fn ingest(config: &Path, out: &Path, options: &Options, job: &Job<'_>) -> Re
 /// An ingest under way.
 struct Ingest<'a> {
     plan: Arc<Plan>,
-    options: Options,
+    /// Bytes for the ids of one node type.
+    key_memory: u64,
+    /// Bytes for the edges of one type; types are listed one after the other.
+    edge_memory: u64,
     writer: DatasetWriter,
     scratch: PathBuf,
     fetcher: Fetcher,
@@ -114,15 +120,21 @@ impl Ingest<'_> {
             self.read_ids(place, node)?;
             self.copy_dense_tensors(place, node, &mut node_types[place])?;
         }
-        let pending = plan.edges.iter().map(|edge| self.read_edges(edge)).collect::<Result<Vec<_>>>()?;
-        for (place, node) in plan.nodes.iter().enumerate() {
-            self.ids[place].settle(&self.writer, &node.name, self.options.memory / 2)?;
-        }
         let mut edge_types = Vec::new();
-        for (edge, pending) in plan.edges.iter().zip(pending) {
-            let (info, anchors) = self.list_edges(edge, pending)?;
-            edge_types.push(info);
-            self.anchors.push(anchors);
+        let mut waiting = Vec::new();
+        for (place, edge) in plan.edges.iter().enumerate() {
+            let pending = self.read_edges(edge)?;
+            if pending.is_waiting() {
+                waiting.push((place, pending));
+            } else {
+                edge_types.push(self.list_edges(place, edge, pending)?);
+            }
+        }
+        for (place, node) in plan.nodes.iter().enumerate() {
+            self.ids[place].settle(&self.writer, &node.name, self.key_memory)?;
+        }
+        for (place, pending) in waiting {
+            edge_types.push(self.list_edges(place, &plan.edges[place], pending)?);
         }
         for (place, node) in plan.nodes.iter().enumerate() {
             let info = &mut node_types[place];

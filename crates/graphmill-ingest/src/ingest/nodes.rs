@@ -2,7 +2,7 @@
 
 use graphmill_graph::path::{self, NodeArray};
 use graphmill_graph::random::{Stream, unit};
-use graphmill_graph::{DType, FeatureInfo, LabelInfo, LabelKind, NodeTypeInfo, OriginalId, Place, Split};
+use graphmill_graph::{DType, FeatureInfo, LabelInfo, LabelKind, NodeTypeInfo, OriginalId, Place, PlacedWriter, Split};
 
 use super::Ingest;
 use super::config::{Column as ColumnName, ColumnConfig, IdType, SplitConfig, TensorConfig};
@@ -32,7 +32,7 @@ impl Ingest<'_> {
     pub(super) fn read_ids(&mut self, place: usize, plan: &NodePlan) -> Result<()> {
         let Some(ids) = &plan.config.ids else { return Ok(()) };
         self.for_each_key(plan.config.id_type, ids, |ingest, _, _, key| ingest.ids[place].meet(key))?;
-        self.ids[place].settle(&self.writer, &plan.name, self.options.memory / 2)?;
+        self.ids[place].settle(&self.writer, &plan.name, self.key_memory)?;
 
         // The rows of features are in the order of this file: remember whose each row is.
         let mut order = Vec::new();
@@ -108,20 +108,10 @@ impl Ingest<'_> {
             let mut table = Table::open(&source, tensor.header, &wanted, &self.bad)?;
             let found = shaped(name, &table, 0);
             let width = found.row_bytes().unwrap_or_default() as usize;
-            let (declared, array) = match &mut output {
-                Some((declared, array)) => (&*declared, array),
-                None => {
-                    let bytes = info.count * width as u64;
-                    let path = array_path(&plan.name, &found, role);
-                    let mut array = self.writer.placed_array(Place::Part(0), &path, bytes)?;
-                    if matches!(role, Role::Label(LabelKind::Single)) && found.dtype.is_integer() {
-                        // All bits set is -1, "no label", in every signed type.
-                        array.bytes_mut().fill(0xff);
-                    }
-                    let output = output.insert((found.clone(), array));
-                    (&output.0, &mut output.1)
-                }
-            };
+            if output.is_none() {
+                output = Some((found.clone(), self.placed_array(plan, info, &found, role)?));
+            }
+            let Some((declared, array)) = &mut output else { continue };
             if *declared != found {
                 return Err(Error::input(&source.name, "its rows have another shape than those before"));
             }
@@ -149,6 +139,25 @@ impl Ingest<'_> {
         let Some((found, array)) = output else { return Err(Error::option(format!("`{name}` has no files"))) };
         array.finish()?;
         declare(info, found, role, &files)
+    }
+
+    /// Begins a tensor whose rows come in any order; a node without a row keeps zeros, or no label.
+    fn placed_array(
+        &self,
+        plan: &NodePlan,
+        info: &NodeTypeInfo,
+        found: &FeatureInfo,
+        role: Role,
+    ) -> Result<PlacedWriter> {
+        let path = array_path(&plan.name, found, role);
+        let bytes = found.row_bytes().and_then(|row| row.checked_mul(info.count));
+        let bytes = bytes.ok_or_else(|| Error::option(format!("`{}` is too large", found.name)))?;
+        let mut array = self.writer.placed_array(Place::Part(0), &path, bytes)?;
+        if matches!(role, Role::Label(LabelKind::Single)) && found.dtype.is_integer() {
+            // All bits set is -1, "no label", in every signed type.
+            array.bytes_mut().fill(0xff);
+        }
+        Ok(array)
     }
 
     /// Whose row it is: the key says, or the row of the `ids` file.
@@ -291,7 +300,8 @@ fn array_path(name: &str, found: &FeatureInfo, role: Role) -> String {
 /// Says in the manifest what was found.
 fn declare(info: &mut NodeTypeInfo, found: FeatureInfo, role: Role, files: &[String]) -> Result<()> {
     let width: u64 = found.shape.iter().product();
-    let wrong = |expected: &str| Err(Error::input(files.join(", "), format!("expected {expected} per node, found {width}")));
+    let wrong =
+        |expected: &str| Err(Error::input(files.join(", "), format!("expected {expected} per node, found {width}")));
     match role {
         Role::Feature => info.features.push(found),
         Role::Label(LabelKind::Single) if width != 1 => return wrong("one label (or kind = \"multi\")"),

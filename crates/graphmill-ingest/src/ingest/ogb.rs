@@ -79,7 +79,10 @@ impl Ogb<'_, '_> {
     fn typed(&mut self) -> Result<GraphConfig> {
         let counts = self.table("raw/num-node-dict.csv.gz")?;
         let [names, numbers] = &counts[..] else {
-            return Err(Error::input(self.path("raw/num-node-dict.csv.gz"), "expected a row of names and one of counts"));
+            return Err(Error::input(
+                self.path("raw/num-node-dict.csv.gz"),
+                "expected a row of names and one of counts",
+            ));
         };
         let mut nodes = Vec::new();
         for (name, number) in names.iter().zip(numbers) {
@@ -93,7 +96,10 @@ impl Ogb<'_, '_> {
         let mut edges = Vec::new();
         for triplet in self.table("raw/triplet-type-list.csv.gz")? {
             let [src, relation, dst] = &triplet[..] else {
-                return Err(Error::input(self.path("raw/triplet-type-list.csv.gz"), "expected three names in each row"));
+                return Err(Error::input(
+                    self.path("raw/triplet-type-list.csv.gz"),
+                    "expected three names in each row",
+                ));
             };
             let folder = format!("raw/relations/{src}___{relation}___{dst}");
             edges.push(self.edge(&folder, Some(EdgeName::Parts(src.clone(), relation.clone(), dst.clone())))?);

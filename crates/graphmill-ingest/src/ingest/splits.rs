@@ -59,12 +59,7 @@ pub(crate) fn write_hashed(
 }
 
 /// Writes splits of exactly the asked share of nodes, chosen by a seed.
-pub(crate) fn write_fraction(
-    writer: &DatasetWriter,
-    info: &mut NodeTypeInfo,
-    shares: Shares,
-    seed: u64,
-) -> Result<()> {
+pub(crate) fn write_fraction(writer: &DatasetWriter, info: &mut NodeTypeInfo, shares: Shares, seed: u64) -> Result<()> {
     shares.check()?;
     let bounds = shares.bounds();
     let ends: Vec<u64> = bounds.iter().map(|&(_, bound)| (bound * info.count as f64).round() as u64).collect();

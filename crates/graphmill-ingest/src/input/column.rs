@@ -16,23 +16,21 @@ pub enum Column {
 }
 
 impl Column {
-    /// A column without rows.
-    pub(super) fn empty(kind: ColumnType) -> Self {
+    /// A column without rows, with room for some.
+    pub(super) fn with_capacity(kind: ColumnType, shape: &Shape, rows: usize) -> Self {
         match kind {
-            ColumnType::Dense => Self::Dense(Vec::new()),
-            ColumnType::Int => Self::Int(Vec::new()),
+            ColumnType::Dense => Self::Dense(Vec::with_capacity(rows)),
+            ColumnType::Int => Self::Int(Vec::with_capacity(rows)),
             ColumnType::Text => Self::Text(TextColumn::default()),
-            ColumnType::Value(_) => Self::Rows(Vec::new()),
+            ColumnType::Value(_) => Self::Rows(Vec::with_capacity(rows * shape.row_bytes())),
         }
     }
 
     /// A column to be filled with `rows` rows: values are written in place, ids are pushed.
     pub(super) fn for_rows(kind: ColumnType, shape: &Shape, rows: usize) -> Self {
         match kind {
-            ColumnType::Dense => Self::Dense(Vec::with_capacity(rows)),
-            ColumnType::Int => Self::Int(Vec::with_capacity(rows)),
-            ColumnType::Text => Self::Text(TextColumn::default()),
             ColumnType::Value(_) => Self::Rows(vec![0; rows * shape.row_bytes()]),
+            _ => Self::with_capacity(kind, shape, rows),
         }
     }
 

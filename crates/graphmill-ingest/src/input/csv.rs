@@ -104,8 +104,9 @@ impl CsvReader {
         if !self.pending {
             return Ok(None);
         }
-        let mut rows = Vec::new();
-        let mut chunk: Vec<Column> = self.columns.iter().map(|column| Column::empty(column.kind)).collect();
+        let mut rows = Vec::with_capacity(self.chunk_rows);
+        let room = |column: &FieldColumn| Column::with_capacity(column.kind, &column.shape, self.chunk_rows);
+        let mut chunk: Vec<Column> = self.columns.iter().map(room).collect();
         let first = self.next_row;
         while self.pending && self.next_row - first < self.chunk_rows as u64 {
             match self.push_record(&mut chunk) {

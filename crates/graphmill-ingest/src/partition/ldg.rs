@@ -52,9 +52,8 @@ pub(super) fn assign(source: &Dataset, parts: u32, job: &Job<'_>) -> Result<Vec<
 /// The partition with the best score; the emptiest, then the first, among equals.
 fn choose(met: &[u32], sizes: &[f64], capacity: f64) -> usize {
     let score = |part: usize| f64::from(met[part]) * (1.0 - sizes[part] / capacity).max(0.0);
-    let better = |&a: &usize, &b: &usize| {
-        score(a).total_cmp(&score(b)).then(sizes[b].total_cmp(&sizes[a])).then(b.cmp(&a))
-    };
+    let better =
+        |&a: &usize, &b: &usize| score(a).total_cmp(&score(b)).then(sizes[b].total_cmp(&sizes[a])).then(b.cmp(&a));
     (0..sizes.len()).max_by(better).unwrap_or(0)
 }
 

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use graphmill_graph::path::{self, EdgeArray, NodeArray};
 use graphmill_graph::{
-    BookBuilder, Dataset, DatasetWriter, Direction, EdgeTypeInfo, FeatureInfo, IdWidth, Location, Manifest,
-    NodeTypeInfo, OriginalId, Partition, Place, Replace, Tensor,
+    ArrayWriter, BookBuilder, Dataset, DatasetWriter, Direction, EdgeTypeInfo, FeatureInfo, IdWidth, Location,
+    Manifest, NodeTypeInfo, OriginalId, Partition, Place, Replace, Tensor,
 };
 use rayon::prelude::*;
 
@@ -48,8 +48,7 @@ pub(super) fn write(
     for (place, info) in edge_types.iter_mut().enumerate() {
         info.cut = cuts.iter().map(|cut| cut[place]).sum();
     }
-    let mut manifest =
-        Manifest::new(source.manifest().homogeneous, source.manifest().edge_dir, node_types, edge_types);
+    let mut manifest = Manifest::new(source.manifest().homogeneous, source.manifest().edge_dir, node_types, edge_types);
     manifest.parts = parts;
     method.clone_into(&mut manifest.method);
     Ok(writer.finish_copy(manifest, source)?)
@@ -209,14 +208,7 @@ impl Copy<'_> {
     }
 
     /// Copies the lists of one direction; returns how many neighbours belong to another partition.
-    fn lists(
-        &self,
-        part: u32,
-        place: usize,
-        info: &EdgeTypeInfo,
-        direction: Direction,
-        stage: &Stage,
-    ) -> Result<u64> {
+    fn lists(&self, part: u32, place: usize, info: &EdgeTypeInfo, direction: Direction, stage: &Stage) -> Result<u64> {
         let array = |array| self.writer.array(Place::Part(part), &path::edge(&info.name, array));
         let owner = self.source.manifest().node_type(info.name.list_owner(direction))?;
         let neighbor = self.source.manifest().node_type(info.name.neighbor(direction))?;
@@ -264,7 +256,7 @@ impl Copy<'_> {
         stage.advance(pending)?;
         indptr.finish()?;
         neighbors.finish()?;
-        [edge_ids, weights, timestamps].into_iter().flatten().try_for_each(|array| array.finish())?;
+        [edge_ids, weights, timestamps].into_iter().flatten().try_for_each(ArrayWriter::finish)?;
         Ok(cut)
     }
 

@@ -15,7 +15,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use graphmill_graph::DType;
 use tempfile::TempDir;
 
-use super::{BadRows, Chunk, Column, ColumnRef, ColumnType, OnError, Source, Table, Wanted};
+use super::{BadRows, Chunk, Column, ColumnRef, ColumnType, OnError, Shape, Source, Table, Wanted};
 use crate::Result;
 
 /// A directory to write input files to.
@@ -106,7 +106,10 @@ fn whole(dtype: Option<DType>) -> Wanted {
 /// All rows of a file as one chunk.
 fn read_with(source: &Source, header: bool, wanted: &[Wanted], bad: &BadRows) -> Result<Chunk> {
     let mut table = Table::open(source, header, wanted, bad)?;
-    let mut all = Chunk { rows: Vec::new(), columns: wanted.iter().map(|column| Column::empty(column.kind)).collect() };
+    let mut all = Chunk {
+        rows: Vec::new(),
+        columns: wanted.iter().map(|column| Column::with_capacity(column.kind, &Shape::key(), 0)).collect(),
+    };
     while let Some(chunk) = table.next()? {
         all.rows.extend(chunk.rows);
         for (all, more) in all.columns.iter_mut().zip(chunk.columns) {

@@ -1,9 +1,6 @@
 //! What only the arrays can tell: degrees, isolated nodes, the size of each partition.
 
-use std::path::Path;
-
-use anyhow::Context as _;
-use graphmill_graph::{Adjacency, Dataset, Direction, EdgeRole, NodeStore, path};
+use graphmill_graph::{Adjacency, Dataset, Direction, EdgeRole, NodeStore};
 
 use super::degrees::Histogram;
 use super::report::Report;
@@ -24,7 +21,7 @@ pub(super) fn measure(dataset: &Dataset, report: &mut Report) -> anyhow::Result<
             edges.edges(place).lists(info.primary()).map_or(0, |lists| lists.edges() as u64)
         };
         partition.num_edges = Some(dataset.edge_types().iter().enumerate().map(primary).sum());
-        partition.bytes = Some(bytes_below(&dataset.path().join(path::part(partition.partition)))?);
+        partition.bytes = Some(dataset.manifest().partition_bytes(partition.partition));
     }
     Ok(())
 }
@@ -102,20 +99,4 @@ impl NodeSet {
     fn len(&self) -> u64 {
         self.words.iter().map(|word| u64::from(word.count_ones())).sum()
     }
-}
-
-/// Bytes of all files below a folder.
-fn bytes_below(folder: &Path) -> anyhow::Result<u64> {
-    let listing = || format!("cannot list {}", folder.display());
-    let mut bytes = 0;
-    // A partition without a single array has no folder.
-    if !folder.exists() {
-        return Ok(bytes);
-    }
-    for entry in folder.read_dir().with_context(listing)? {
-        let entry = entry.with_context(listing)?;
-        let metadata = entry.metadata().with_context(listing)?;
-        bytes += if metadata.is_dir() { bytes_below(&entry.path())? } else { metadata.len() };
-    }
-    Ok(bytes)
 }
