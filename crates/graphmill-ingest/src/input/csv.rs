@@ -124,6 +124,11 @@ impl CsvReader {
         Ok(Some(Chunk { rows, columns: chunk }))
     }
 
+    /// How many rows there are, once the last is read.
+    pub(super) fn rows(&self) -> Option<u64> {
+        (!self.pending).then_some(self.next_row)
+    }
+
     /// Appends the current record to the columns; some may have it already when another cannot take it.
     #[inline]
     fn push_record(&self, chunk: &mut [Column]) -> std::result::Result<(), String> {

@@ -143,10 +143,10 @@ impl Table {
         }
     }
 
-    /// How many rows the file has, bad ones included, if that is known without reading it.
+    /// How many rows the file has, bad ones included: delimited text tells after its last row, other kinds at once.
     pub fn rows(&self) -> Option<u64> {
         match &self.reader {
-            Reader::Csv(_) => None,
+            Reader::Csv(reader) => reader.rows(),
             Reader::Parquet(reader) => Some(reader.rows()),
             Reader::Numpy(reader) => Some(reader.rows()),
         }

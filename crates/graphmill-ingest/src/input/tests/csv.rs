@@ -181,28 +181,3 @@ fn a_small_table_is_read_as_text_whatever_its_rows_hold() {
     let rows = super::super::read_small_csv(&source).unwrap();
     assert_eq!(rows, [vec!["author", "writes", "paper"], vec!["paper", "cites", "paper"], vec!["x"]]);
 }
-
-/// Run with `cargo test --release -p graphmill-ingest -- --ignored --nocapture csv_speed`.
-#[test]
-#[ignore = "a measurement"]
-fn csv_speed() {
-    let rows = 10_000_000_u64;
-    let mut text = String::from("src,dst\n");
-    for row in 0..rows {
-        let (src, dst) = (row.wrapping_mul(0x9e37_79b9) % 1_000_000, row.wrapping_mul(0x85eb_ca6b) % 1_000_000);
-        std::fmt::Write::write_fmt(&mut text, format_args!("{src},{dst}\n")).unwrap();
-    }
-    let folder = Folder::new();
-    let sources = [folder.write("a.csv", &text), folder.write("a.csv.gz", gzip(text.as_bytes()))];
-    let wanted = [want(at(0), ColumnType::Dense), want(at(1), ColumnType::Dense)];
-    for source in sources {
-        let start = std::time::Instant::now();
-        let mut table = Table::open(&source, true, &wanted, &BadRows::new(OnError::Stop)).unwrap();
-        let mut read = 0;
-        while let Some(chunk) = table.next().unwrap() {
-            read += chunk.rows.len() as u64;
-        }
-        assert_eq!(read, rows);
-        println!("{}: {:.1} M rows/s", source.name, rows as f64 / 1e6 / start.elapsed().as_secs_f64());
-    }
-}
