@@ -332,10 +332,10 @@ fn claim(parent: &Path, prefix: &str) -> Result<(PathBuf, File)> {
         }
         let path = temporary.join(LOCK_FILE);
         let lock = File::create_new(&path).map_err(Error::io("create", &path))?;
+        // Where another writer was faster to lock it, it takes this directory for a dead one's and removes it.
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok((temporary, lock)),
-            // Another writer was faster, takes this directory for a dead one's and removes it.
-            Err(Errno::WOULDBLOCK) => {}
+            Ok(()) if path.exists() => return Ok((temporary, lock)),
+            Ok(()) | Err(Errno::WOULDBLOCK) => {}
             Err(errno) => return Err(Error::io("lock", &path)(errno.into())),
         }
     }
@@ -349,14 +349,18 @@ fn remove_dead_writers(parent: &Path, prefix: &str) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix)) {
         let Ok(mut content) = fs::read_dir(entry.path()) else { continue };
-        let dead = if content.next().is_some() {
-            match File::open(entry.path().join(LOCK_FILE)) {
-                Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
-                Err(error) => error.kind() == ErrorKind::NotFound,
+        // Looked at before the lock: what is not empty has had its lock.
+        let empty = content.next().is_none();
+        // Held until the directory is gone, so that its maker cannot lock it in between.
+        let lock = File::open(entry.path().join(LOCK_FILE));
+        let dead = match &lock {
+            Ok(lock) => flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
+            Err(error) if error.kind() != ErrorKind::NotFound => false,
+            Err(_) if empty => {
+                let modified = entry.metadata().and_then(|metadata| metadata.modified());
+                modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > GRACE))
             }
-        } else {
-            let modified = entry.metadata().and_then(|metadata| metadata.modified());
-            modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > GRACE))
+            Err(_) => true,
         };
         if dead {
             // Best effort: a directory that cannot be removed does not stop this writer.

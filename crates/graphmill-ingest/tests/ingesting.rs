@@ -171,6 +171,15 @@ fn a_description_that_makes_no_sense_is_refused_in_words() {
         refuse("[[edges]]\ntype = \"a:b:c\"\nundirected = true\nfiles = \"edges.csv\"\n")
             .contains("undirected needs the same type at both ends")
     );
+    for table in [
+        "labels = { files = \"edges.csv\", colums = [1] }",
+        "splits = { by = \"hash\", train = 0.5, vaal = 0.5 }",
+        "splits = { by = \"anchor\", edges = \"a:b:c\", trian = 0.5 }",
+        "features.x = { files = \"edges.csv\", dype = \"f32\" }",
+    ] {
+        let refused = refuse(&format!("[[nodes]]\n{table}\n[[edges]]\nfiles = \"edges.csv\"\n"));
+        assert!(refused.contains("unknown field"), "{table}: {refused}");
+    }
     let shares = "[[nodes]]\nsplits = { by = \"hash\", train = 0.8, val = 0.8 }\n[[edges]]\nfiles = \"edges.csv\"\n";
     assert!(refuse(shares).contains("add up to at most 1"));
 }

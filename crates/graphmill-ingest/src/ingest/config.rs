@@ -6,7 +6,6 @@ use std::path::Path;
 use graphmill_graph::{DType, EdgeRole, EdgeTypeName, LabelKind};
 use serde::Deserialize;
 
-use super::splits::Shares;
 use crate::input::ColumnRef;
 use crate::{Error, Layout, Result};
 
@@ -169,13 +168,34 @@ pub(super) struct TensorConfig {
     pub(super) header: bool,
 }
 
-/// A label.
+/// A label: a tensor with a kind.
 #[derive(Debug, Clone, Deserialize)]
+#[serde(from = "LabelTable")]
 pub(super) struct LabelConfig {
-    #[serde(default = "single")]
     pub(super) kind: LabelKind,
-    #[serde(flatten)]
     pub(super) tensor: TensorConfig,
+}
+
+/// A label as it is written. Flattening the tensor into it would let unknown keys pass.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LabelTable {
+    #[serde(default = "single")]
+    kind: LabelKind,
+    files: Option<Files>,
+    #[serde(default)]
+    columns: Vec<Column>,
+    dtype: Option<DType>,
+    key: Option<Column>,
+    #[serde(default = "yes")]
+    header: bool,
+}
+
+impl From<LabelTable> for LabelConfig {
+    fn from(table: LabelTable) -> Self {
+        let LabelTable { kind, files, columns, dtype, key, header } = table;
+        Self { kind, tensor: TensorConfig { files, columns, dtype, key, header } }
+    }
 }
 
 /// Where splits come from.
@@ -186,21 +206,33 @@ pub(super) enum SplitConfig {
     Files { train: Option<SplitFile>, val: Option<SplitFile>, test: Option<SplitFile> },
     /// Exact shares, chosen by a seed.
     Fraction {
-        #[serde(flatten)]
-        shares: Shares,
+        #[serde(default)]
+        train: f64,
+        #[serde(default)]
+        val: f64,
+        #[serde(default)]
+        test: f64,
         #[serde(default)]
         seed: u64,
     },
     /// Shares by a hash of the original id.
     Hash {
-        #[serde(flatten)]
-        shares: Shares,
+        #[serde(default)]
+        train: f64,
+        #[serde(default)]
+        val: f64,
+        #[serde(default)]
+        test: f64,
     },
     /// Shares of the anchors of a supervision edge type, by a hash of the original id.
     Anchor {
         edges: EdgeName,
-        #[serde(flatten)]
-        shares: Shares,
+        #[serde(default)]
+        train: f64,
+        #[serde(default)]
+        val: f64,
+        #[serde(default)]
+        test: f64,
     },
 }
 

@@ -17,6 +17,9 @@ use hashbrown::{DefaultHashBuilder, HashSet, HashTable};
 
 use crate::{Error, Result};
 
+/// Runs are merged into one when there are this many, so that open files stay bounded.
+const MAX_RUNS: usize = 64;
+
 /// A kind of original id that can be spilled to disk.
 pub(super) trait Key: Ord + Hash + Eq + Sized {
     /// Roughly what one takes in a set, in bytes.
@@ -102,43 +105,73 @@ impl<K: Key> KeyCollector<K> {
     }
 
     fn spill(&mut self) -> Result<()> {
-        let failed = |error| Error::io("spill to", &self.scratch)(error);
         let mut keys: Vec<K> = self.keys.drain().collect();
         keys.sort_unstable();
-        let file = tempfile::tempfile_in(&self.scratch).map_err(failed)?;
-        let mut run = BufWriter::with_capacity(1 << 20, file);
-        keys.iter().try_for_each(|key| key.write(&mut run)).map_err(failed)?;
-        let mut file = run.into_inner().map_err(|error| failed(error.into_error()))?;
-        file.rewind().map_err(failed)?;
-        self.runs.push(file);
+        let mut run = Run::new(&self.scratch)?;
+        keys.iter().try_for_each(|key| run.push(key))?;
+        self.runs.push(run.finish()?);
         self.used = 0;
+        if self.runs.len() >= MAX_RUNS {
+            let mut merged = Run::new(&self.scratch)?;
+            merge(std::mem::take(&mut self.runs), &self.scratch, |key: &K| merged.push(key))?;
+            self.runs.push(merged.finish()?);
+        }
         Ok(())
     }
 
     /// Hands out the distinct keys in ascending order.
-    fn for_each(mut self, mut take: impl FnMut(&K) -> Result<()>) -> Result<()> {
+    fn for_each(mut self, take: impl FnMut(&K) -> Result<()>) -> Result<()> {
         if self.runs.is_empty() {
             let mut keys: Vec<K> = self.keys.drain().collect();
             keys.sort_unstable();
             return keys.iter().try_for_each(take);
         }
         self.spill()?;
-        let failed = |error| Error::io("read back from", &self.scratch)(error);
-        let mut runs: Vec<_> = self.runs.into_iter().map(|run| BufReader::with_capacity(256 << 10, run)).collect();
-        let mut heads = BinaryHeap::new();
-        for (index, run) in runs.iter_mut().enumerate() {
-            heads.extend(K::read(run).map_err(failed)?.map(|key| Reverse((key, index))));
-        }
-        let mut last: Option<K> = None;
-        while let Some(Reverse((key, index))) = heads.pop() {
-            heads.extend(K::read(&mut runs[index]).map_err(failed)?.map(|key| Reverse((key, index))));
-            if last.as_ref() != Some(&key) {
-                take(&key)?;
-                last = Some(key);
-            }
-        }
-        Ok(())
+        merge(self.runs, &self.scratch, take)
     }
+}
+
+/// Sorted keys on disk, being written.
+struct Run<'a> {
+    file: BufWriter<File>,
+    scratch: &'a Path,
+}
+
+impl<'a> Run<'a> {
+    fn new(scratch: &'a Path) -> Result<Self> {
+        let file = tempfile::tempfile_in(scratch).map_err(Error::io("create a temporary file in", scratch))?;
+        Ok(Self { file: BufWriter::with_capacity(256 << 10, file), scratch })
+    }
+
+    fn push(&mut self, key: &impl Key) -> Result<()> {
+        key.write(&mut self.file).map_err(Error::io("spill to", self.scratch))
+    }
+
+    fn finish(self) -> Result<File> {
+        let failed = |error| Error::io("spill to", self.scratch)(error);
+        let mut file = self.file.into_inner().map_err(|error| failed(error.into_error()))?;
+        file.rewind().map_err(failed)?;
+        Ok(file)
+    }
+}
+
+/// Hands out the distinct keys of sorted runs in ascending order.
+fn merge<K: Key>(runs: Vec<File>, scratch: &Path, mut take: impl FnMut(&K) -> Result<()>) -> Result<()> {
+    let failed = |error| Error::io("read back from", scratch)(error);
+    let mut runs: Vec<_> = runs.into_iter().map(|run| BufReader::with_capacity(256 << 10, run)).collect();
+    let mut heads = BinaryHeap::new();
+    for (index, run) in runs.iter_mut().enumerate() {
+        heads.extend(K::read(run).map_err(failed)?.map(|key| Reverse((key, index))));
+    }
+    let mut last: Option<K> = None;
+    while let Some(Reverse((key, index))) = heads.pop() {
+        heads.extend(K::read(&mut runs[index]).map_err(failed)?.map(|key| Reverse((key, index))));
+        if last.as_ref() != Some(&key) {
+            take(&key)?;
+            last = Some(key);
+        }
+    }
+    Ok(())
 }
 
 /// Writes the collected numbers as the originals of a node type.
@@ -222,7 +255,7 @@ mod tests {
         #[test]
         fn spilled_keys_come_back_sorted_and_distinct(keys in prop::collection::vec("[a-c]{0,4}", 0..400)) {
             let scratch = tempfile::tempdir().unwrap();
-            let mut collector = KeyCollector::<String>::new(1000, scratch.path());
+            let mut collector = KeyCollector::<String>::new(200, scratch.path());
             for key in &keys {
                 collector.insert(key.as_str()).unwrap();
             }

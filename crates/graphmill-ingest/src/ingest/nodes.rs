@@ -9,7 +9,7 @@ use super::config::{Column as ColumnName, ColumnConfig, IdType, SplitConfig, Ten
 use super::ids::{NodeKey, column_type};
 use super::plan::NodePlan;
 use super::rows::{Tally, shaped, value};
-use super::splits::{write_fraction, write_hashed, write_ids};
+use super::splits::{Shares, write_fraction, write_hashed, write_ids};
 use crate::input::{Chunk, Column, ColumnRef, Table, Wanted};
 use crate::{Error, Result, Unit};
 
@@ -193,15 +193,17 @@ impl Ingest<'_> {
                 }
                 Ok(())
             }
-            SplitConfig::Fraction { shares, seed } => write_fraction(&self.writer, info, *shares, *seed),
-            SplitConfig::Hash { shares } => {
-                write_hashed(&self.writer, info, *shares, |id| self.hash(place, id).map(Some))
+            &SplitConfig::Fraction { train, val, test, seed } => {
+                write_fraction(&self.writer, info, Shares { train, val, test }, seed)
             }
-            SplitConfig::Anchor { edges, shares } => {
+            &SplitConfig::Hash { train, val, test } => {
+                write_hashed(&self.writer, info, Shares { train, val, test }, |id| self.hash(place, id).map(Some))
+            }
+            &SplitConfig::Anchor { ref edges, train, val, test } => {
                 let name = edges.resolve()?;
                 let edge = self.plan.edges.iter().position(|edge| edge.name == name);
                 let anchors = edge.and_then(|edge| self.anchors.get(edge)).map(Vec::as_slice).unwrap_or_default();
-                write_hashed(&self.writer, info, *shares, |id| {
+                write_hashed(&self.writer, info, Shares { train, val, test }, |id| {
                     if anchors.binary_search(&id).is_ok() { self.hash(place, id).map(Some) } else { Ok(None) }
                 })
             }

@@ -7,13 +7,10 @@ use graphmill_graph::{ArrayWriter, DatasetWriter, IdWidth, NodeTypeInfo, Place, 
 use crate::{Error, Result};
 
 /// How much of the nodes each split takes; a share of 0 means that there is no such split.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Shares {
-    #[serde(default)]
     pub(crate) train: f64,
-    #[serde(default)]
     pub(crate) val: f64,
-    #[serde(default)]
     pub(crate) test: f64,
 }
 
