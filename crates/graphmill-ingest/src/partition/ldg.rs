@@ -4,15 +4,15 @@
 //! partition is (Stanton and Kliot 2012). Later passes see where the previous one put the neighbours that were not met
 //! yet (Nishimura and Ugander 2013), which is where most of the quality comes from.
 //!
-//! A node's weight is 1 plus its degree over the mean degree: half of a partition's size is nodes (features, memory), half
-//! is edges (work), so that a partition of hubs does not get all the work.
+//! How full a partition is counts twice, in nodes (features, memory) and in edges (work), and the fuller of the two
+//! decides: with nodes alone, the partition of the hubs would get nearly all the work of a power-law graph.
 
 use graphmill_graph::{BookBuilder, Dataset, Direction, EdgeRole};
 
 use crate::{Job, Result, Unit};
 
 const PASSES: usize = 6;
-/// A partition may be this much heavier than the mean.
+/// A partition may hold this much more than the mean.
 const SLACK: f64 = 1.05;
 const UNASSIGNED: u16 = u16::MAX;
 
@@ -26,10 +26,8 @@ pub(super) fn assign(source: &Dataset, parts: u32, job: &Job<'_>) -> Result<Vec<
     for _ in 0..PASSES {
         for (place, info) in types.iter().enumerate() {
             let edges: u64 = walks[place].iter().map(|walk| source.edge_types()[walk.edge_type].count).sum();
-            let mean_degree = (edges as f64 / info.count as f64).max(f64::MIN_POSITIVE);
-            let nodes_and_edges = if edges == 0 { 1.0 } else { 2.0 };
-            let capacity = nodes_and_edges * info.count as f64 / f64::from(parts) * SLACK + 1.0;
-            let mut sizes = vec![0.0; parts as usize];
+            let mut sizes = vec![Size::default(); parts as usize];
+            let capacity = Size { nodes: info.count, edges }.share(parts);
             for node in 0..info.count {
                 met.fill(0);
                 let mut degree = 0;
@@ -37,7 +35,8 @@ pub(super) fn assign(source: &Dataset, parts: u32, job: &Job<'_>) -> Result<Vec<
                     degree += walk.count_owners(source, node, &owners[walk.neighbor], &mut met)?;
                 }
                 let chosen = choose(&met, &sizes, capacity);
-                sizes[chosen] += 1.0 + degree as f64 / mean_degree;
+                sizes[chosen].nodes += 1;
+                sizes[chosen].edges += degree as u64;
                 owners[place][node as usize] = chosen as u16;
                 if node % 4096 == 4095 {
                     stage.advance(4096)?;
@@ -49,11 +48,34 @@ pub(super) fn assign(source: &Dataset, parts: u32, job: &Job<'_>) -> Result<Vec<
     Ok(owners.into_iter().map(|owner| BookBuilder::Assigned { owner, parts }).collect())
 }
 
+/// How much a partition holds of a node type.
+#[derive(Debug, Clone, Copy, Default)]
+struct Size {
+    nodes: u64,
+    edges: u64,
+}
+
+impl Size {
+    /// What one of `parts` may hold.
+    fn share(self, parts: u32) -> Self {
+        let share = |count: u64| (count as f64 / f64::from(parts) * SLACK).ceil() as u64;
+        Self { nodes: share(self.nodes).max(1), edges: share(self.edges).max(1) }
+    }
+
+    /// The larger of nodes and edges over what may be held: 1 is full.
+    fn fullness(self, capacity: Self) -> f64 {
+        let share = |count: u64, capacity: u64| count as f64 / capacity as f64;
+        share(self.nodes, capacity.nodes).max(share(self.edges, capacity.edges))
+    }
+}
+
 /// The partition with the best score; the emptiest, then the first, among equals.
-fn choose(met: &[u32], sizes: &[f64], capacity: f64) -> usize {
-    let score = |part: usize| f64::from(met[part]) * (1.0 - sizes[part] / capacity).max(0.0);
-    let better =
-        |&a: &usize, &b: &usize| score(a).total_cmp(&score(b)).then(sizes[b].total_cmp(&sizes[a])).then(b.cmp(&a));
+fn choose(met: &[u32], sizes: &[Size], capacity: Size) -> usize {
+    let fullness = |part: usize| sizes[part].fullness(capacity);
+    let score = |part: usize| f64::from(met[part]) * (1.0 - fullness(part)).max(0.0);
+    let better = |&a: &usize, &b: &usize| {
+        score(a).total_cmp(&score(b)).then(fullness(b).total_cmp(&fullness(a))).then(b.cmp(&a))
+    };
     (0..sizes.len()).max_by(better).unwrap_or(0)
 }
 
