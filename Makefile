@@ -58,7 +58,7 @@ docs: ## build the API documentation
 fuzz: cargo-fuzz ## fuzz the readers, FUZZ_SECONDS for each target
 	cd fuzz && mkdir -p corpus/manifest corpus/arrays
 	cd fuzz && $(FUZZ_RUN) manifest corpus/manifest $(FUZZ_SEEDS) -- -max_total_time=$(FUZZ_SECONDS) -max_len=20000
-	cd fuzz && $(FUZZ_RUN) arrays corpus/arrays -- -max_total_time=$(FUZZ_SECONDS) -max_len=256
+	cd fuzz && $(FUZZ_RUN) arrays corpus/arrays -- -max_total_time=$(FUZZ_SECONDS) -max_len=256 -len_control=0
 
 .PHONY: clean
 clean: ## remove everything that was built

@@ -74,9 +74,12 @@ pub(crate) struct RegionMut(Option<MmapMut>);
 impl RegionMut {
     /// Maps a new file of `len` zero bytes.
     pub(crate) fn create(file: &File, path: &Path, len: u64) -> Result<Self> {
-        // Reserves the blocks: on a full disk this is an error here, not a SIGBUS at some later store.
-        rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, len.max(1))
-            .map_err(|errno| Error::io("reserve space for", path)(errno.into()))?;
+        // Reserves the blocks: on a full disk this is an error here, not a SIGBUS at some later store. File systems that
+        // cannot reserve (some network ones) go without.
+        match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, len.max(1)) {
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
+            Err(errno) => return Err(Error::io("reserve space for", path)(errno.into())),
+        }
         file.set_len(len).map_err(Error::io("reserve space for", path))?;
         if len == 0 {
             return Ok(Self(None));

@@ -171,7 +171,7 @@ impl EdgeTypeInfo {
             role: EdgeRole::Message,
             layouts,
             edge_ids: false,
-            id_count: count,
+            id_count: 0,
             weights: false,
             timestamps: false,
             features: Vec::new(),

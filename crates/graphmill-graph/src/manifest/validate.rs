@@ -82,6 +82,9 @@ impl Manifest {
         if (info.weights || !info.features.is_empty()) && !info.edge_ids {
             return Err("weights and features need edge ids".to_owned());
         }
+        if !info.edge_ids && info.id_count != 0 {
+            return Err(format!("it has {} edge ids but stores none", info.id_count));
+        }
         if info.cut > info.count {
             return Err(format!("{} of its {} edges are cut", info.cut, info.count));
         }
