@@ -106,10 +106,10 @@ def main():
             command = ("partition", graph, "--parts", 4, "--method", method, "--out", cut, "--quiet")
             report(f"partition into 4 by {method}", measure(graphmill, *command), edges)
         for name, cut in (("whole", graph), ("4 partitions", folder / "ldg")):
-            question = (graphmill, "inspect", cut, "--original-ids", 0, "--json")
+            opening = (graphmill, "inspect", cut, "--original-ids", 0, "--json")
             forget(cut)
-            report(f"open and answer once, {name}, cold", measure(*question))
-            report(f"open and answer once, {name}, warm", min((measure(*question) for _ in range(5)), key=seconds))
+            report(f"open {name}, cold", measure(*opening))
+            report(f"open {name}, warm", min((measure(*opening) for _ in range(5)), key=seconds))
         inspected = measure(graphmill, "inspect", graph, "--json")
         report("inspect", inspected)
         report("inspect, 4 partitions", measure(graphmill, "inspect", folder / "ldg", "--json"))
