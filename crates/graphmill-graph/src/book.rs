@@ -98,14 +98,6 @@ impl Book {
         }
     }
 
-    /// The stretch of ids that a partition owns, if the book gives each partition a stretch.
-    pub fn stretch(&self, partition: u32) -> Option<std::ops::Range<u64>> {
-        match &self.0 {
-            Kind::Range(bounds) => Some(bounds[partition as usize]..bounds[partition as usize + 1]),
-            Kind::Assigned(_) => None,
-        }
-    }
-
     /// The partition that owns an id; nothing if the id is out of range.
     pub fn owner(&self, id: u64) -> Option<u32> {
         match &self.0 {

@@ -125,12 +125,4 @@ impl<'a> IdSlice<'a> {
             Self::U64(ids) => ids[index],
         })
     }
-
-    /// The position of an id in an ascending slice.
-    pub fn binary_search(self, id: u64) -> Option<usize> {
-        match self {
-            Self::U32(ids) => u32::try_from(id).ok().and_then(|id| ids.binary_search(&id).ok()),
-            Self::U64(ids) => ids.binary_search(&id).ok(),
-        }
-    }
 }

@@ -62,7 +62,8 @@ pub(crate) fn check(path: &Path, expected: u64, found: u64) -> Result<()> {
     if expected == found { Ok(()) } else { Err(Error::Checksum { path: path.to_owned(), expected, found }) }
 }
 
-fn open_exact(path: &Path, len: u64) -> Result<File> {
+/// Opens a file that has exactly `len` bytes.
+pub(crate) fn open_exact(path: &Path, len: u64) -> Result<File> {
     let file = File::open(path).map_err(Error::io("open", path))?;
     let found = file.metadata().map_err(Error::io("read the size of", path))?.len();
     if found == len { Ok(file) } else { Err(Error::Length { path: path.to_owned(), expected: len, found }) }

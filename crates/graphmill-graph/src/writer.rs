@@ -43,6 +43,8 @@ pub enum Place {
 #[derive(Debug)]
 pub struct DatasetWriter {
     target: PathBuf,
+    /// The directory of both.
+    parent: PathBuf,
     temporary: PathBuf,
     replace: Replace,
     written: Written,
@@ -59,7 +61,7 @@ impl DatasetWriter {
         let name = target
             .file_name()
             .and_then(|name| name.to_str())
-            .ok_or_else(|| Error::invalid(format!("{} has no name to write a dataset under", target.display())))?;
+            .ok_or_else(|| Error::invalid(format!("{} does not end in a name of UTF-8 text", target.display())))?;
         let parent = match target.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
@@ -69,7 +71,8 @@ impl DatasetWriter {
         remove_dead_writers(parent, &prefix);
 
         let (temporary, lock) = claim(parent, &prefix)?;
-        Ok(Self { target: target.to_owned(), temporary, replace, written: Arc::default(), lock: Some(lock) })
+        let (target, parent) = (target.to_owned(), parent.to_owned());
+        Ok(Self { target, parent, temporary, replace, written: Arc::default(), lock: Some(lock) })
     }
 
     /// A directory for whatever the maker of the dataset must keep on disk meanwhile; it goes away with the writer.
@@ -101,26 +104,24 @@ impl DatasetWriter {
 
     /// Checks what was written against the manifest, computes the fingerprint and publishes the dataset.
     pub fn finish(self, manifest: Manifest) -> Result<Manifest> {
-        self.complete(manifest, |_| Ok(()))
+        self.finish_if(manifest, |_| Ok(()))
     }
 
-    /// Like [`Self::finish`], for a dataset that must have the same content as `source`: a source that does not hash
-    /// to the fingerprint it states is found here, before anything is published.
-    pub fn finish_copy(self, manifest: Manifest, source: &Dataset) -> Result<Manifest> {
-        let expected = source.fingerprint();
-        self.complete(manifest, |found| {
-            if found == expected {
-                return Ok(());
-            }
-            Err(Error::Fingerprint { path: source.path().to_owned(), expected, found })
-        })
-    }
-
-    fn complete(
+    /// Like [`Self::finish`], but asks once more before the dataset is published, when all that takes time is done.
+    pub fn finish_if<E: From<Error>>(
         mut self,
         mut manifest: Manifest,
-        accept: impl FnOnce(crate::Fingerprint) -> Result<()>,
-    ) -> Result<Manifest> {
+        accept: impl FnOnce(crate::Fingerprint) -> std::result::Result<(), E>,
+    ) -> std::result::Result<Manifest, E> {
+        manifest.fingerprint = self.complete(&mut manifest)?;
+        accept(manifest.fingerprint)?;
+        self.write_manifest(&manifest)?;
+        self.publish()?;
+        Ok(manifest)
+    }
+
+    /// Enters all arrays into the manifest and computes the fingerprint.
+    fn complete(&self, manifest: &mut Manifest) -> Result<crate::Fingerprint> {
         let scratch = self.temporary.join("scratch");
         if scratch.exists() {
             fs::remove_dir_all(&scratch).map_err(Error::io("remove", &scratch))?;
@@ -142,11 +143,7 @@ impl DatasetWriter {
                 return Err(Error::invalid(format!("{path} was written twice")));
             }
         }
-        manifest.fingerprint = self.check(&manifest)?;
-        accept(manifest.fingerprint)?;
-        self.write_manifest(&manifest)?;
-        self.publish()?;
-        Ok(manifest)
+        self.check(manifest)
     }
 
     fn check(&self, manifest: &Manifest) -> Result<crate::Fingerprint> {
@@ -165,23 +162,33 @@ impl DatasetWriter {
     fn publish(&mut self) -> Result<()> {
         sync_folders(&self.temporary)?;
         check_target(&self.target, self.replace)?;
+        // In exchange, the old dataset takes the temporary name and goes with this writer.
+        let flags = if self.target.exists() { RenameFlags::EXCHANGE } else { RenameFlags::NOREPLACE };
         let cwd = rustix::fs::CWD;
-        let rename = |flags| {
-            renameat_with(cwd, &self.temporary, cwd, &self.target, flags)
-                .map_err(|errno| Error::io("rename the finished dataset to", &self.target)(errno.into()))
+        let renamed = match renameat_with(cwd, &self.temporary, cwd, &self.target, flags) {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => self.rename_plainly(),
+            renamed => renamed.map_err(Into::into),
         };
-        if self.target.exists() {
-            // The old dataset takes the temporary name, and goes with this writer.
-            rename(RenameFlags::EXCHANGE)?;
-        } else {
-            rename(RenameFlags::NOREPLACE)?;
-        }
+        renamed.map_err(Error::io("rename the finished dataset to", &self.target))?;
         // Only now: a writer's directory has its lock for as long as it has anything. An empty file left in a published
         // dataset harms nobody.
         let _ = fs::remove_file(self.target.join(LOCK_FILE));
         sync_folder(&self.target)?;
-        if let Some(parent) = self.target.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            sync_folder(parent)?;
+        sync_folder(&self.parent)
+    }
+
+    /// For file systems that know no exchange, some network ones: an old dataset is moved away first, so for a moment
+    /// there is none.
+    fn rename_plainly(&self) -> std::io::Result<()> {
+        let mut parked = self.temporary.clone().into_os_string();
+        parked.push("-replaced");
+        if self.target.exists() {
+            fs::rename(&self.target, &parked)?;
+        }
+        fs::rename(&self.temporary, &self.target)?;
+        if Path::new(&parked).exists() {
+            // The new dataset is in place; what is left of the old one harms nobody.
+            let _ = fs::remove_dir_all(&parked);
         }
         Ok(())
     }
@@ -347,7 +354,14 @@ fn claim(parent: &Path, prefix: &str) -> Result<(PathBuf, File)> {
 fn remove_dead_writers(parent: &Path, prefix: &str) {
     const GRACE: std::time::Duration = std::time::Duration::from_secs(3600);
     let Ok(entries) = fs::read_dir(parent) else { return };
-    for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix)) {
+    // Only names that a writer gives: the process and a number.
+    let is_ours = |entry: &fs::DirEntry| {
+        let name = entry.file_name();
+        let rest = name.to_str().and_then(|name| name.strip_prefix(prefix)).unwrap_or_default();
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        rest.split_once('-').is_some_and(|(process, number)| digits(process) && digits(number))
+    };
+    for entry in entries.flatten().filter(is_ours) {
         let Ok(mut content) = fs::read_dir(entry.path()) else { continue };
         // Looked at before the lock: what is not empty has had its lock.
         let empty = content.next().is_none();

@@ -30,7 +30,7 @@ pub enum Error {
         reason: String,
     },
     /// A row of the input cannot be used.
-    #[error("{file}: row {row}: {reason}; fix it, or skip bad rows with --on-error skip")]
+    #[error("{file}: row {row}: {reason}")]
     BadRow {
         /// The file as it was named in the configuration.
         file: String,

@@ -156,10 +156,10 @@ impl ListsBuilder {
                 if pending == 1 << 16 {
                     stage.advance(std::mem::take(&mut pending))?;
                 }
-                lists.push(&listed, self.rules.drop_duplicates)
+                lists.push(&listed, self.rules.drop_duplicates, job)
             })?;
             stage.advance(pending)?;
-            self.info.count = lists.finish(writer, &mut self.info)?;
+            self.info.count = lists.finish(writer, &mut self.info, job)?;
         }
         Ok(self.info)
     }
@@ -314,13 +314,13 @@ impl ListsWriter {
         })
     }
 
-    fn push(&mut self, edge: &Listed, drop_duplicates: bool) -> Result<()> {
+    fn push(&mut self, edge: &Listed, drop_duplicates: bool, job: &Job<'_>) -> Result<()> {
         let ends = |edge: &Listed| (edge.owner, edge.neighbor, edge.timestamp);
         if drop_duplicates && self.last.as_ref().is_some_and(|last| ends(last) == ends(edge)) {
             return Ok(());
         }
         self.last = Some(*edge);
-        self.open_lists(edge.owner + 1)?;
+        self.open_lists(edge.owner + 1, job)?;
         self.edges += 1;
         self.neighbors.0.write_id(self.neighbors.1, edge.neighbor)?;
         if let Some((edge_ids, width)) = &mut self.edge_ids {
@@ -336,18 +336,21 @@ impl ListsWriter {
     }
 
     /// Writes the offsets of all lists up to the one before `rows`, so that `rows` offsets are written.
-    fn open_lists(&mut self, rows: u64) -> Result<()> {
+    fn open_lists(&mut self, rows: u64, job: &Job<'_>) -> Result<()> {
         while self.offsets_written < rows {
             let offset = self.edges.to_le_bytes();
             self.offsets.write_all(&offset).map_err(Error::io("write", "temporary list offsets"))?;
             self.offsets_written += 1;
+            if self.offsets_written.is_multiple_of(1 << 16) {
+                job.check()?;
+            }
         }
         Ok(())
     }
 
     /// Ends the arrays; returns the number of edges.
-    fn finish(mut self, writer: &DatasetWriter, info: &mut EdgeTypeInfo) -> Result<u64> {
-        self.open_lists(self.rows + 1)?;
+    fn finish(mut self, writer: &DatasetWriter, info: &mut EdgeTypeInfo, job: &Job<'_>) -> Result<u64> {
+        self.open_lists(self.rows + 1, job)?;
         info.count = self.edges;
         let width = info.indptr_width();
         let path = path::edge(&info.name, EdgeArray::Indptr(self.direction, width));
@@ -357,7 +360,10 @@ impl ListsWriter {
         offsets.rewind().map_err(temporary)?;
         let mut offsets = BufReader::with_capacity(1 << 20, offsets);
         let mut offset = [0; 8];
-        for _ in 0..=self.rows {
+        for row in 0..=self.rows {
+            if row.is_multiple_of(1 << 16) {
+                job.check()?;
+            }
             offsets.read_exact(&mut offset).map_err(temporary)?;
             indptr.write_id(width, u64::from_le_bytes(offset))?;
         }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use graphmill_graph::{DatasetWriter, Manifest};
+
 use crate::{Error, Result};
 
 /// What a stage counts.
@@ -64,6 +66,12 @@ impl<'a> Job<'a> {
     /// Begins a stage.
     pub fn stage(&self, name: &str, unit: Unit, total: Option<u64>) -> Stage {
         Stage { observer: self.observer.begin(name, unit, total), cancel: Arc::clone(&self.cancel) }
+    }
+
+    /// Checks and publishes what was written, unless the job was cancelled by then.
+    pub(crate) fn publish(&self, writer: DatasetWriter, manifest: Manifest) -> Result<Manifest> {
+        let _stage = self.stage("checking what was written", Unit::Bytes, None);
+        writer.finish_if(manifest, |_| self.check())
     }
 
     /// Fails when the job was cancelled.

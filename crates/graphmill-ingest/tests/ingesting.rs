@@ -155,6 +155,61 @@ fn bad_rows_stop_with_their_place_or_are_counted() {
 }
 
 #[test]
+fn a_node_without_a_label_has_none() {
+    let folder = tempdir();
+    std::fs::write(folder.path().join("y.csv"), "y\n1\nbad\n2\n").unwrap();
+    let toml = "[[nodes]]\nlabels = { files = \"y.csv\" }\n[[edges]]\nfiles = \"edges.csv\"\n";
+    let dataset = run(folder.path(), "src,dst\n0,1\n", toml, PLENTY, OnError::Skip).unwrap();
+    let label = dataset.partition(0).unwrap().nodes(0).label().unwrap().clone();
+    let classes: Vec<i64> = label.bytes().as_chunks().0.iter().map(|class| i64::from_le_bytes(*class)).collect();
+    assert_eq!(classes, [1, -1, 2]);
+}
+
+#[test]
+fn input_that_would_be_misread_is_refused_in_words() {
+    let refuse = |csv: &str, nodes: &str| {
+        let folder = tempdir();
+        std::fs::write(folder.path().join("train.csv"), "0\n1\n").unwrap();
+        let toml = format!("{nodes}[[edges]]\nfiles = \"edges.csv\"\n");
+        run(folder.path(), csv, &toml, PLENTY, OnError::Skip).unwrap_err().to_string()
+    };
+    let one_wrong_id = refuse("src,dst\n0,99999999999\n", "");
+    assert!(one_wrong_id.contains("the largest id of node type `node` is 99999999999, but only 2"), "{one_wrong_id}");
+    let no_header = refuse("src,dst\n0,1\n", "[[nodes]]\nsplits = { by = \"files\", train = \"train.csv\" }\n");
+    assert!(no_header.contains("its first line looks like a row (`0`)"), "{no_header}");
+    let open_quote = refuse("src,dst\n0,1\n\"1,0\n1,0\n0,0\n", "");
+    assert!(open_quote.contains("row 2:") && open_quote.contains("is a quote not closed?"), "{open_quote}");
+    let too_many = refuse("src,dst\n0,1\n", "[[nodes]]\ncount = 2000000000000\n");
+    assert!(too_many.contains("`count` is at most 2^40"), "{too_many}");
+}
+
+#[test]
+fn a_row_without_an_id_is_counted_once() {
+    let folder = tempdir();
+    std::fs::write(folder.path().join("ids.csv"), "id\n7\nx\n9\n").unwrap();
+    let toml = "[[nodes]]\nid_type = \"int\"\nids = { files = \"ids.csv\" }\n[[edges]]\nfiles = \"edges.csv\"\n";
+    std::fs::write(folder.path().join("edges.csv"), "src,dst\n7,9\n").unwrap();
+    std::fs::write(folder.path().join("graph.toml"), toml).unwrap();
+    let options = Options { on_error: OnError::Skip, memory: PLENTY, replace: Replace::No };
+    let report =
+        ingest(&folder.path().join("graph.toml"), &folder.path().join("out"), &options, &Job::silent()).unwrap();
+    assert_eq!(report.skipped, 1);
+}
+
+#[test]
+fn a_job_that_was_cancelled_publishes_nothing() {
+    use std::sync::atomic::AtomicBool;
+    let folder = tempdir();
+    std::fs::write(folder.path().join("edges.csv"), "src,dst\n0,1\n").unwrap();
+    std::fs::write(folder.path().join("graph.toml"), "[[edges]]\nfiles = \"edges.csv\"\n").unwrap();
+    let options = Options { on_error: OnError::Stop, memory: PLENTY, replace: Replace::No };
+    let job = Job::new(&graphmill_ingest::Silent, std::sync::Arc::new(AtomicBool::new(true)));
+    let stopped = ingest(&folder.path().join("graph.toml"), &folder.path().join("out"), &options, &job).unwrap_err();
+    assert!(matches!(stopped, graphmill_ingest::Error::Interrupted));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing but the input is left");
+}
+
+#[test]
 fn a_description_that_makes_no_sense_is_refused_in_words() {
     let refuse = |toml: &str| {
         let folder = tempdir();

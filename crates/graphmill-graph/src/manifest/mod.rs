@@ -600,6 +600,11 @@ impl Manifest {
         arrays.filter(|(path, _)| select(path)).map(|(_, stored)| stored.bytes).sum()
     }
 
+    /// How many arrays all partitions have.
+    pub fn arrays(&self) -> u64 {
+        self.partitions.iter().map(|partition| partition.arrays.len() as u64).sum()
+    }
+
     /// Bytes of all arrays of a partition.
     pub fn partition_bytes(&self, partition: u32) -> u64 {
         let arrays = self.partitions.get(partition as usize).map(|partition| &partition.arrays);

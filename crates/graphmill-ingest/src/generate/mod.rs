@@ -81,7 +81,7 @@ pub fn generate(options: &Options, out: &Path, replace: Replace, job: &Job<'_>) 
     let edge_type = write_edges(&options, &writer, job)?;
     let node_type = write_nodes(&options, &writer, job)?;
     let manifest = Manifest::new(true, options.layout.edge_dir(), vec![node_type], vec![edge_type]);
-    Ok(writer.finish(manifest)?)
+    job.publish(writer, manifest)
 }
 
 fn checked(options: &Options) -> Result<Options> {
@@ -148,6 +148,6 @@ fn write_nodes(options: &Options, writer: &DatasetWriter, job: &Job<'_>) -> Resu
         nodes::write_features(options, classes.as_deref(), writer, &feature, job)?;
         info.features.push(feature);
     }
-    nodes::write_splits(options, writer, &mut info)?;
+    nodes::write_splits(options, writer, &mut info, job)?;
     Ok(info)
 }

@@ -72,13 +72,13 @@ pub(super) fn write_features(
                 (Kind::Sbm, Some(classes)) => {
                     let class = u64::from(classes[node as usize]);
                     for (index, value) in values.iter_mut().enumerate() {
-                        let centre = centroids.unit(class * width as u64 + index as u64).mul_add(2.0, -1.0) * SIGNAL;
+                        let centre = symmetric(centroids, class * width as u64 + index as u64) * SIGNAL;
                         *value = (centre + bell(noise, first + index as u64)) as f32;
                     }
                 }
                 _ => {
                     for (index, value) in values.iter_mut().enumerate() {
-                        *value = noise.unit(first + index as u64).mul_add(2.0, -1.0) as f32;
+                        *value = symmetric(noise, first + index as u64) as f32;
                     }
                 }
             }
@@ -87,6 +87,11 @@ pub(super) fn write_features(
         stage.advance(count as u64)?;
     }
     Ok(array.finish()?)
+}
+
+/// Uniform in `[-1, 1)`.
+fn symmetric(stream: Stream, counter: u64) -> f64 {
+    2.0 * stream.unit(counter) - 1.0
 }
 
 /// Nearly normal, mean 0 and variance 1: twelve 5-bit numbers would do, four 16-bit ones of one word are cheaper. No
@@ -98,8 +103,13 @@ fn bell(stream: Stream, counter: u64) -> f64 {
     (sum as f64 / 65_536.0 - 2.0) * 1.732_050_807_568_877_2
 }
 
-pub(super) fn write_splits(options: &Options, writer: &DatasetWriter, info: &mut NodeTypeInfo) -> Result<()> {
+pub(super) fn write_splits(
+    options: &Options,
+    writer: &DatasetWriter,
+    info: &mut NodeTypeInfo,
+    job: &Job<'_>,
+) -> Result<()> {
     let shares = Shares { train: 0.6, val: 0.2, test: 0.2 };
     let splits = stream(options.seed, Purpose::Splits);
-    write_hashed(writer, info, shares, |node| Ok(Some(splits.unit(node))))
+    write_hashed(writer, info, shares, job, |node| Ok(Some(splits.unit(node))))
 }

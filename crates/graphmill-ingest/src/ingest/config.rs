@@ -89,7 +89,7 @@ pub(super) enum Keep {
 
 /// An edge type's name as a list or joined with colons.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected an edge type: [source, relation, target] or \"source:relation:target\"")]
 pub(super) enum EdgeName {
     Parts(String, String, String),
     Joined(String),
@@ -106,7 +106,7 @@ impl EdgeName {
 
 /// One file or several.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a file name or a list of file names")]
 pub(super) enum Files {
     One(String),
     Many(Vec<String>),
@@ -129,7 +129,7 @@ impl Files {
 
 /// A column by name or position.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected the name of a column or its position, from 0")]
 pub(super) enum Column {
     Position(usize),
     Name(String),
@@ -238,7 +238,7 @@ pub(super) enum SplitConfig {
 
 /// A split's file, plain or with a column.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a file name or a table of files, column and header")]
 pub(super) enum SplitFile {
     Path(String),
     Column(ColumnConfig),

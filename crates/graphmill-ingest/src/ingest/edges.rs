@@ -7,7 +7,7 @@ use super::Ingest;
 use super::config::{Column as ColumnName, Keep, TensorConfig};
 use super::ids::{NodeKey, column_type};
 use super::plan::EdgePlan;
-use super::rows::{Tally, fill_gap};
+use super::rows::{Tally, ZEROS, fill_gap};
 use super::spool::{RawEdge, Spool};
 use crate::input::{Chunk, Column, ColumnRef, ColumnType, Source, Table, Wanted};
 use crate::lists::{Edge, EdgeRules, EndCounts, ListsBuilder};
@@ -82,7 +82,7 @@ impl Ingest<'_> {
         }
         drop(stage);
         for (_, mut feature) in columns.into_iter().flat_map(|columns: Columns| columns.features) {
-            fill_gap(&mut feature.array, &feature.info, &mut feature.rows, pending.tally.rows())?;
+            fill_gap(&mut feature.array, &feature.info, ZEROS, &mut feature.rows, pending.tally.rows())?;
             feature.array.finish()?;
             pending.info.features.push(feature.info);
         }
@@ -205,7 +205,7 @@ impl Ingest<'_> {
             let Column::Rows(bytes) = &chunk.columns[*place] else { continue };
             let width = feature.info.row_bytes().unwrap_or_default() as usize;
             for (index, &row) in chunk.rows.iter().enumerate() {
-                fill_gap(&mut feature.array, &feature.info, &mut feature.rows, pending.tally.global(row))?;
+                fill_gap(&mut feature.array, &feature.info, ZEROS, &mut feature.rows, pending.tally.global(row))?;
                 feature.array.write(&bytes[index * width..(index + 1) * width])?;
                 feature.rows += 1;
             }
@@ -238,7 +238,7 @@ impl Ingest<'_> {
         rows: u64,
     ) -> Result<FeatureInfo> {
         let path = |info: &FeatureInfo| path::edge(&plan.name, EdgeArray::Feature(info));
-        let (info, found) = self.copy_rows(name, tensor, tensor.dtype, files, &path)?;
+        let (info, found) = self.copy_rows(name, tensor, tensor.dtype, ZEROS, files, &path)?;
         if found != rows {
             return Err(Error::input(
                 files.join(", "),

@@ -9,10 +9,15 @@ use super::keys::{KeyCollector, KeyIndex, write_ints, write_strings};
 use crate::input::{Column, ColumnType};
 use crate::{Error, Result};
 
+/// Dense ids without a stated count that are this many times fewer than the largest are taken for a mistake: a single
+/// wrong id would make a dataset of any size.
+const SPARSE: u64 = 1000;
+const SMALL: u64 = 1 << 20;
+
 /// What is known of a node type's ids.
 pub(super) enum NodeIds {
-    /// Numbers `0..count`; `seen` is one more than the largest met so far.
-    Dense { count: Option<u64>, seen: u64 },
+    /// Numbers `0..count`; `seen` is one more than the largest of the `met` so far.
+    Dense { count: Option<u64>, seen: u64, met: u64 },
     /// Numbers being collected.
     Ints(KeyCollector<i64>),
     /// Strings being collected.
@@ -53,7 +58,7 @@ pub(super) fn column_type(id_type: IdType) -> ColumnType {
 impl NodeIds {
     pub(super) fn new(id_type: IdType, count: Option<u64>, memory: u64, scratch: &Path) -> Self {
         match id_type {
-            IdType::Dense => Self::Dense { count, seen: 0 },
+            IdType::Dense => Self::Dense { count, seen: 0, met: 0 },
             IdType::Int => Self::Ints(KeyCollector::new(memory, scratch)),
             IdType::String => Self::Strings(KeyCollector::new(memory, scratch)),
         }
@@ -67,7 +72,10 @@ impl NodeIds {
     /// Takes note of a node that the input names.
     pub(super) fn meet(&mut self, key: NodeKey<'_>) -> Result<()> {
         match (self, key) {
-            (Self::Dense { seen, .. }, NodeKey::Dense(id)) => *seen = (*seen).max(id.saturating_add(1)),
+            (Self::Dense { seen, met, .. }, NodeKey::Dense(id)) => {
+                *seen = (*seen).max(id.saturating_add(1));
+                *met += 1;
+            }
             (Self::Ints(keys), NodeKey::Original(OriginalId::Int(key))) => keys.insert(&key)?,
             (Self::Strings(keys), NodeKey::Original(OriginalId::String(key))) => keys.insert(key)?,
             _ => {}
@@ -77,9 +85,16 @@ impl NodeIds {
 
     /// Ends the collection: from here on keys can be looked up.
     pub(super) fn settle(&mut self, writer: &DatasetWriter, name: &str, memory: u64) -> Result<()> {
-        let unsettled = std::mem::replace(self, Self::Dense { count: Some(0), seen: 0 });
+        let unsettled = std::mem::replace(self, Self::Dense { count: Some(0), seen: 0, met: 0 });
         *self = match unsettled {
-            Self::Dense { count, seen } => Self::Dense { count: Some(count.unwrap_or(seen)), seen },
+            Self::Dense { count: None, seen, met } if seen > met.saturating_mul(SPARSE).saturating_add(SMALL) => {
+                return Err(Error::option(format!(
+                    "the largest id of node type `{name}` is {}, but only {met} ids were read: say its `count` if \
+                     that is right, or id_type = \"int\" if ids are not dense",
+                    seen - 1
+                )));
+            }
+            Self::Dense { count, seen, met } => Self::Dense { count: Some(count.unwrap_or(seen)), seen, met },
             Self::Ints(keys) => Self::Known(KeyIndex::new(write_ints(keys, writer, name)?, memory)?),
             Self::Strings(keys) => Self::Known(KeyIndex::new(write_strings(keys, writer, name)?, memory)?),
             Self::Known(index) => Self::Known(index),
@@ -90,7 +105,7 @@ impl NodeIds {
     /// How many nodes there are.
     pub(super) fn count(&self) -> u64 {
         match self {
-            Self::Dense { count, seen } => count.unwrap_or(*seen),
+            Self::Dense { count, seen, .. } => count.unwrap_or(*seen),
             Self::Known(index) => index.len(),
             Self::Ints(_) | Self::Strings(_) => 0,
         }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use graphmill_graph::{DatasetWriter, EdgeTypeName, Manifest, NodeTypeInfo, Replace};
 
 use crate::input::{BadRows, Fetcher};
-use crate::{Job, Result};
+use crate::{Error, Job, Result};
 
 pub use crate::input::OnError;
 
@@ -89,7 +89,12 @@ pub fn ingest(config: &Path, out: &Path, options: &Options, job: &Job<'_>) -> Re
         fetcher,
         job,
     };
-    ingest.run()
+    ingest.run().map_err(|error| match error {
+        Error::BadRow { file, row, reason } => {
+            Error::BadRow { file, row, reason: format!("{reason}; fix it, or skip bad rows with --on-error skip") }
+        }
+        other => other,
+    })
 }
 
 /// An ingest under way.
@@ -145,10 +150,8 @@ impl Ingest<'_> {
             self.write_splits(place, node, info)?;
             info.features.sort_by(|a, b| a.name.cmp(&b.name));
         }
-        let stage = self.job.stage("checking what was written", crate::Unit::Bytes, None);
         let manifest = Manifest::new(plan.homogeneous, plan.layout.edge_dir(), node_types, edge_types);
-        let manifest = self.writer.finish(manifest)?;
-        drop(stage);
+        let manifest = self.job.publish(self.writer, manifest)?;
         Ok(Report { manifest, skipped: self.bad.skipped(), examples: self.bad.examples() })
     }
 }

@@ -8,9 +8,9 @@ use super::Ingest;
 use super::config::{Column as ColumnName, ColumnConfig, IdType, SplitConfig, TensorConfig};
 use super::ids::{NodeKey, column_type};
 use super::plan::NodePlan;
-use super::rows::{Tally, shaped, value};
+use super::rows::{NO_LABEL, Tally, ZEROS, shaped, value};
 use super::splits::{Shares, write_fraction, write_hashed, write_ids};
-use crate::input::{Chunk, Column, ColumnRef, Table, Wanted};
+use crate::input::{BadRows, Chunk, Column, ColumnRef, OnError, Table, Wanted};
 use crate::{Error, Result, Unit};
 
 /// The purpose of the stream that hashes ids to splits.
@@ -27,17 +27,30 @@ enum Role {
     Timestamps,
 }
 
+impl Role {
+    /// What stands in the rows of nodes that have none. A float label of these bits is NaN, which is no class either.
+    fn fill(self) -> u8 {
+        match self {
+            Self::Label(LabelKind::Single) => NO_LABEL,
+            Self::Label(LabelKind::Multi) | Self::Feature | Self::Timestamps => ZEROS,
+        }
+    }
+}
+
 impl Ingest<'_> {
     /// Reads the listed ids of a node type, if it has any: from then on no other ids exist.
     pub(super) fn read_ids(&mut self, place: usize, plan: &NodePlan) -> Result<()> {
         let Some(ids) = &plan.config.ids else { return Ok(()) };
-        self.for_each_key(plan.config.id_type, ids, |ingest, _, _, key| ingest.ids[place].meet(key))?;
+        let bad = self.bad.clone();
+        self.for_each_key(plan.config.id_type, ids, &bad, |ingest, _, _, key| ingest.ids[place].meet(key))?;
         self.ids[place].settle(&self.writer, &plan.name, self.key_memory)?;
 
         // The rows of features are in the order of this file: remember whose each row is.
+        // Rows that cannot be read were reported the first time.
+        let reported = BadRows::new(OnError::Skip);
         let mut order = Vec::new();
-        let mut met = vec![false; self.ids[place].count() as usize];
-        self.for_each_key(plan.config.id_type, ids, |ingest, tally, row, key| {
+        let mut met = flags(self.ids[place].count())?;
+        self.for_each_key(plan.config.id_type, ids, &reported, |ingest, tally, row, key| {
             if let Ok(id) = ingest.ids[place].find(&plan.name, key)? {
                 if std::mem::replace(&mut met[id as usize], true) {
                     return ingest.bad.report(tally.file(), row, "this id stands in an earlier row too");
@@ -60,7 +73,7 @@ impl Ingest<'_> {
         for (name, tensor, role) in tensors(plan).filter(|(_, tensor, _)| tensor.key.is_none()) {
             let files = tensor.files.as_ref().map(super::config::Files::list).unwrap_or_default();
             let path = |found: &FeatureInfo| array_path(&plan.name, found, role);
-            let (found, rows) = self.copy_rows(&name, tensor, dtype(tensor, role), &files, &path)?;
+            let (found, rows) = self.copy_rows(&name, tensor, dtype(tensor, role), role.fill(), &files, &path)?;
             declare(info, found, role, &files)?;
             counts.push((files.join(", "), rows));
         }
@@ -102,7 +115,7 @@ impl Ingest<'_> {
         }
         let stage = self.job.stage(&format!("placing {name}"), Unit::Rows, None);
         let mut output = None;
-        let mut placed = vec![false; info.count as usize];
+        let mut placed = Vec::new();
         let mut tally = Tally::default();
         for source in self.fetcher.sources(&files, self.job)? {
             let mut table = Table::open(&source, tensor.header, &wanted, &self.bad)?;
@@ -110,6 +123,7 @@ impl Ingest<'_> {
             let width = found.row_bytes().unwrap_or_default() as usize;
             if output.is_none() {
                 output = Some((found.clone(), self.placed_array(plan, info, &found, role)?));
+                placed = flags(info.count)?;
             }
             let Some((declared, array)) = &mut output else { continue };
             if *declared != found {
@@ -153,9 +167,8 @@ impl Ingest<'_> {
         let bytes = found.row_bytes().and_then(|row| row.checked_mul(info.count));
         let bytes = bytes.ok_or_else(|| Error::option(format!("`{}` is too large", found.name)))?;
         let mut array = self.writer.placed_array(Place::Part(0), &path, bytes)?;
-        if matches!(role, Role::Label(LabelKind::Single)) && found.dtype.is_integer() {
-            // All bits set is -1, "no label", in every signed type.
-            array.bytes_mut().fill(0xff);
+        if role.fill() != ZEROS {
+            array.bytes_mut().fill(role.fill());
         }
         Ok(array)
     }
@@ -194,16 +207,18 @@ impl Ingest<'_> {
                 Ok(())
             }
             &SplitConfig::Fraction { train, val, test, seed } => {
-                write_fraction(&self.writer, info, Shares { train, val, test }, seed)
+                write_fraction(&self.writer, info, Shares { train, val, test }, seed, self.job)
             }
             &SplitConfig::Hash { train, val, test } => {
-                write_hashed(&self.writer, info, Shares { train, val, test }, |id| self.hash(place, id).map(Some))
+                write_hashed(&self.writer, info, Shares { train, val, test }, self.job, |id| {
+                    self.hash(place, id).map(Some)
+                })
             }
             &SplitConfig::Anchor { ref edges, train, val, test } => {
                 let name = edges.resolve()?;
                 let edge = self.plan.edges.iter().position(|edge| edge.name == name);
                 let anchors = edge.and_then(|edge| self.anchors.get(edge)).map(Vec::as_slice).unwrap_or_default();
-                write_hashed(&self.writer, info, Shares { train, val, test }, |id| {
+                write_hashed(&self.writer, info, Shares { train, val, test }, self.job, |id| {
                     if anchors.binary_search(&id).is_ok() { self.hash(place, id).map(Some) } else { Ok(None) }
                 })
             }
@@ -212,7 +227,8 @@ impl Ingest<'_> {
 
     fn split_file(&mut self, place: usize, plan: &NodePlan, file: &ColumnConfig) -> Result<Vec<u64>> {
         let mut ids = Vec::new();
-        self.for_each_key(plan.config.id_type, file, |ingest, tally, row, key| {
+        let bad = self.bad.clone();
+        self.for_each_key(plan.config.id_type, file, &bad, |ingest, tally, row, key| {
             match ingest.ids[place].find(&plan.name, key)? {
                 Ok(id) => ids.push(id),
                 Err(reason) => ingest.bad.report(tally.file(), row, reason)?,
@@ -248,13 +264,14 @@ impl Ingest<'_> {
         &mut self,
         id_type: IdType,
         config: &ColumnConfig,
+        bad: &BadRows,
         mut take: impl FnMut(&mut Self, &Tally, u64, NodeKey<'_>) -> Result<()>,
     ) -> Result<()> {
         let column = config.column.as_ref().map_or(ColumnRef::Position(0), ColumnName::reference);
         let wanted = [Wanted { columns: vec![column], kind: column_type(id_type) }];
         let mut tally = Tally::default();
         for source in self.fetcher.sources(&config.files.list(), self.job)? {
-            let mut table = Table::open(&source, config.header, &wanted, &self.bad)?;
+            let mut table = Table::open(&source, config.header, &wanted, bad)?;
             let stage = self.job.stage(&format!("reading {}", source.name), Unit::Rows, table.rows());
             tally.begin(&source.name);
             while let Some(chunk) = table.next()? {
@@ -268,6 +285,15 @@ impl Ingest<'_> {
         }
         Ok(())
     }
+}
+
+/// A flag per node.
+fn flags(count: u64) -> Result<Vec<bool>> {
+    let mut flags = Vec::new();
+    let reserved = flags.try_reserve_exact(usize::try_from(count).unwrap_or(usize::MAX));
+    reserved.map_err(|_| Error::option(format!("there is no memory for {count} nodes; check `count`")))?;
+    flags.resize(count as usize, false);
+    Ok(flags)
 }
 
 /// Everything a node type has a row of for each node.

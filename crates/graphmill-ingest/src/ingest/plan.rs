@@ -113,6 +113,9 @@ fn check_node(name: &str, config: &NodeConfig) -> std::result::Result<(), String
     if config.id_type == IdType::Dense && config.ids.is_some() {
         return Err("dense ids need no `ids`; say id_type = \"int\" or \"string\"".to_owned());
     }
+    if config.count.is_some_and(|count| count > 1 << 40) {
+        return Err("`count` is at most 2^40".to_owned());
+    }
     if config.id_type != IdType::Dense && config.count.is_some() {
         return Err("`count` goes with dense ids; other ids are counted".to_owned());
     }

@@ -55,12 +55,23 @@ impl Tally {
     }
 }
 
-/// Writes zero rows until `rows` are written, for rows that were skipped.
-pub(super) fn fill_gap(array: &mut ArrayWriter, info: &FeatureInfo, written: &mut u64, rows: u64) -> Result<()> {
+/// What stands in rows that were skipped.
+pub(super) const ZEROS: u8 = 0;
+/// All bits set: -1 in every signed type, "no label".
+pub(super) const NO_LABEL: u8 = 0xff;
+
+/// Writes rows of one byte until `rows` are written, for rows that were skipped.
+pub(super) fn fill_gap(
+    array: &mut ArrayWriter,
+    info: &FeatureInfo,
+    fill: u8,
+    written: &mut u64,
+    rows: u64,
+) -> Result<()> {
     if *written < rows {
-        let zeros = vec![0; info.row_bytes().unwrap_or_default() as usize];
+        let row = vec![fill; info.row_bytes().unwrap_or_default() as usize];
         while *written < rows {
-            array.write(&zeros)?;
+            array.write(&row)?;
             *written += 1;
         }
     }
@@ -74,6 +85,7 @@ impl Ingest<'_> {
         name: &str,
         tensor: &TensorConfig,
         dtype: Option<DType>,
+        fill: u8,
         files: &[String],
         path: &dyn Fn(&FeatureInfo) -> String,
     ) -> Result<(FeatureInfo, u64)> {
@@ -98,7 +110,7 @@ impl Ingest<'_> {
             while let Some(chunk) = table.next()? {
                 let Column::Rows(bytes) = &chunk.columns[0] else { continue };
                 for (index, &row) in chunk.rows.iter().enumerate() {
-                    fill_gap(array, info, written, tally.global(row))?;
+                    fill_gap(array, info, fill, written, tally.global(row))?;
                     array.write(&bytes[index * width..(index + 1) * width])?;
                     *written += 1;
                     tally.meet(row);
@@ -110,7 +122,7 @@ impl Ingest<'_> {
         let Some((info, mut array, mut written)) = output else {
             return Err(Error::option(format!("`{name}` has no files")));
         };
-        fill_gap(&mut array, &info, &mut written, tally.rows())?;
+        fill_gap(&mut array, &info, fill, &mut written, tally.rows())?;
         array.finish()?;
         Ok((info, tally.rows()))
     }

@@ -4,7 +4,7 @@ use graphmill_graph::path::{self, NodeArray};
 use graphmill_graph::random::{Permutation, Stream};
 use graphmill_graph::{ArrayWriter, DatasetWriter, IdWidth, NodeTypeInfo, Place, Split};
 
-use crate::{Error, Result};
+use crate::{Error, Job, Result, Unit};
 
 /// How much of the nodes each split takes; a share of 0 means that there is no such split.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,23 +45,30 @@ pub(crate) fn write_hashed(
     writer: &DatasetWriter,
     info: &mut NodeTypeInfo,
     shares: Shares,
+    job: &Job<'_>,
     draw: impl Fn(u64) -> Result<Option<f64>>,
 ) -> Result<()> {
     shares.check()?;
     let bounds = shares.bounds();
-    write_chosen(writer, info, &bounds, |node| {
+    write_chosen(writer, info, &bounds, job, |node| {
         let draw = draw(node)?;
         Ok(draw.and_then(|draw| bounds.iter().position(|&(_, bound)| draw < bound)))
     })
 }
 
 /// Writes splits of exactly the asked share of nodes, chosen by a seed.
-pub(crate) fn write_fraction(writer: &DatasetWriter, info: &mut NodeTypeInfo, shares: Shares, seed: u64) -> Result<()> {
+pub(crate) fn write_fraction(
+    writer: &DatasetWriter,
+    info: &mut NodeTypeInfo,
+    shares: Shares,
+    seed: u64,
+    job: &Job<'_>,
+) -> Result<()> {
     shares.check()?;
     let bounds = shares.bounds();
     let ends: Vec<u64> = bounds.iter().map(|&(_, bound)| (bound * info.count as f64).round() as u64).collect();
     let order = Permutation::new(info.count, Stream::new(seed, &[SPLIT]));
-    write_chosen(writer, info, &bounds, |node| {
+    write_chosen(writer, info, &bounds, job, |node| {
         let place = order.at(node);
         Ok(ends.iter().position(|&end| place < end))
     })
@@ -79,6 +86,9 @@ pub(crate) fn write_ids(
     array.finish(info)
 }
 
+/// Nodes between two looks at the job.
+const STEP: u64 = 1 << 14;
+
 /// The purpose of the permutation that chooses splits.
 const SPLIT: u64 = 0x0073_706c_6974;
 
@@ -86,15 +96,21 @@ fn write_chosen(
     writer: &DatasetWriter,
     info: &mut NodeTypeInfo,
     bounds: &[(Split, f64)],
+    job: &Job<'_>,
     choose: impl Fn(u64) -> Result<Option<usize>>,
 ) -> Result<()> {
     let mut arrays =
         bounds.iter().map(|&(split, _)| SplitWriter::new(writer, info, split)).collect::<Result<Vec<_>>>()?;
+    let stage = job.stage(&format!("splitting {}", info.name), Unit::Nodes, Some(info.count));
     for node in 0..info.count {
+        if node % STEP == STEP - 1 {
+            stage.advance(STEP)?;
+        }
         if let Some(chosen) = choose(node)? {
             arrays[chosen].push(node)?;
         }
     }
+    stage.advance(info.count % STEP)?;
     arrays.into_iter().try_for_each(|array| array.finish(info))
 }
 

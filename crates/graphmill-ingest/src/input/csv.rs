@@ -14,7 +14,7 @@ use half::{bf16, f16};
 use super::cell::Cell;
 use super::columns::Columns;
 use super::number::Fault;
-use super::{BadRows, Chunk, Column, ColumnType, Kind, Shape, Source, Wanted, chunk_rows};
+use super::{BadRows, Chunk, Column, ColumnRef, ColumnType, Kind, Shape, Source, Wanted, chunk_rows};
 use crate::{Error, Result};
 
 const BUFFER_BYTES: usize = 1 << 18;
@@ -90,6 +90,9 @@ impl CsvReader {
             pending = read(&mut reader, &mut record, &file)?;
         }
 
+        if let Some(names) = &table.names {
+            refuse_numbered_header(&file, names, wanted)?;
+        }
         let columns: Vec<FieldColumn> =
             wanted.iter().map(|column| FieldColumn::new(&file, &table, pending, column)).collect::<Result<_>>()?;
         let shapes: Vec<Shape> = columns.iter().map(|column| column.shape.clone()).collect();
@@ -111,6 +114,12 @@ impl CsvReader {
         while self.pending && self.next_row - first < self.chunk_rows as u64 {
             match self.push_record(&mut chunk) {
                 Ok(()) => rows.push(self.next_row),
+                // Nearly always a quote that is never closed: skipping the row would skip the rest of the file.
+                Err(reason) if self.record.as_slice().contains(&b'\n') => {
+                    let row = self.next_row + 1;
+                    let reason = format!("row {row}: {reason}; it runs over a line end, is a quote not closed?");
+                    return Err(Error::input(&self.file, reason));
+                }
                 Err(reason) => {
                     for (column, out) in self.columns.iter().zip(&mut chunk) {
                         out.truncate(rows.len(), &column.shape);
@@ -181,6 +190,21 @@ impl FieldColumn {
         let fields = positions.into_iter().map(|position| Field { position, label: table.label(position) }).collect();
         Ok(Self { kind, shape, fields })
     }
+}
+
+/// A column of ids that is meant by position and has a number for a name: the file has no header, and its first row would
+/// be lost.
+fn refuse_numbered_header(file: &str, names: &[String], wanted: &[Wanted]) -> Result<()> {
+    for column in wanted.iter().filter(|column| matches!(column.kind, ColumnType::Dense | ColumnType::Int)) {
+        let [ColumnRef::Position(position)] = column.columns[..] else { continue };
+        if let Some(name) = names.get(position).filter(|name| name.parse::<i64>().is_ok()) {
+            return Err(Error::input(
+                file,
+                format!("its first line looks like a row (`{name}`), not like a header; say header = false"),
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn open_text(source: &Source, delimiter: Option<u8>, gzip: bool) -> Result<TextReader> {

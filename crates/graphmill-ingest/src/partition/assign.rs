@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use graphmill_graph::random::Stream;
-use graphmill_graph::{BookBuilder, Dataset, NodeTypeInfo};
+use graphmill_graph::{BookBuilder, DType, Dataset, NodeTypeInfo};
 
 use super::{Method, ldg};
-use crate::input::{BadRows, Column, ColumnRef, ColumnType, OnError, Source, Table, Wanted};
+use crate::input::{BadRows, Column, ColumnType, OnError, Source, Table, Wanted};
 use crate::{Error, Job, Result, Unit};
 
 /// The purpose of the stream that hashes ids to partitions.
@@ -67,16 +67,19 @@ fn files_cover_types(source: &Dataset, files: &[(Option<String>, std::path::Path
 
 fn read_file(path: &Path, info: &NodeTypeInfo, parts: u32, job: &Job<'_>) -> Result<BookBuilder> {
     let file = Source { name: path.display().to_string(), path: path.to_owned() };
-    let wanted = [Wanted { columns: vec![ColumnRef::Position(0)], kind: ColumnType::Dense }];
+    let wanted = [Wanted { columns: Vec::new(), kind: ColumnType::Value(Some(DType::I64)) }];
     let mut table = Table::open(&file, false, &wanted, &BadRows::new(OnError::Stop))?;
+    let columns: u64 = table.value_shape(0).1.iter().product();
+    if columns != 1 {
+        let reason = format!("expected one column, the partition of each node in order, found {columns}");
+        return Err(Error::input(file.name, reason));
+    }
     let stage = job.stage(&format!("reading the assignment of {}", info.name), Unit::Nodes, Some(info.count));
     let mut owner = Vec::new();
     while let Some(chunk) = table.next()? {
-        let [Column::Dense(parts_read)] = &chunk.columns[..] else {
-            return Err(Error::input(file.name, "expected one column of partition numbers"));
-        };
-        for &part in parts_read {
-            if part >= u64::from(parts) {
+        let [Column::Rows(bytes)] = &chunk.columns[..] else { continue };
+        for part in bytes.as_chunks().0.iter().map(|part| i64::from_le_bytes(*part)) {
+            if !(0..i64::from(parts)).contains(&part) {
                 return Err(Error::BadRow {
                     file: file.name,
                     row: owner.len() as u64 + 1,
@@ -85,7 +88,7 @@ fn read_file(path: &Path, info: &NodeTypeInfo, parts: u32, job: &Job<'_>) -> Res
             }
             owner.push(part as u16);
         }
-        stage.advance(parts_read.len() as u64)?;
+        stage.advance(chunk.rows.len() as u64)?;
     }
     if owner.len() as u64 != info.count {
         return Err(Error::input(

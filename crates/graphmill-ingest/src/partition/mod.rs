@@ -13,6 +13,9 @@ use graphmill_graph::{Dataset, MAX_PARTS, Manifest, Replace};
 
 use crate::{Error, Job, Result};
 
+/// Linux lets a process map 65,530 files unless told otherwise (`vm.max_map_count`); some are needed for other things.
+const MAX_ARRAYS: u64 = 60_000;
+
 /// How nodes are assigned to partitions.
 #[derive(Debug, Clone)]
 pub enum Method {
@@ -50,6 +53,13 @@ pub fn partition(
 ) -> Result<Manifest> {
     if parts == 0 || parts > MAX_PARTS {
         return Err(Error::option(format!("expected 1 to {MAX_PARTS} partitions, found {parts}")));
+    }
+    let arrays = source.manifest().arrays() / u64::from(source.parts());
+    if u64::from(parts) * arrays > MAX_ARRAYS {
+        return Err(Error::option(format!(
+            "{parts} partitions of {arrays} arrays are more files than a process may map; ask for at most {}",
+            MAX_ARRAYS / arrays.max(1)
+        )));
     }
     let books = assign::assign(source, parts, method, job)?;
     write::write(source, &books, method.name(), out, replace, job)

@@ -51,7 +51,14 @@ pub(super) fn write(
     let mut manifest = Manifest::new(source.manifest().homogeneous, source.manifest().edge_dir, node_types, edge_types);
     manifest.parts = parts;
     method.clone_into(&mut manifest.method);
-    Ok(writer.finish_copy(manifest, source)?)
+    let expected = source.fingerprint();
+    writer.finish_if(manifest, |found| {
+        if found != expected {
+            let path = source.path().to_owned();
+            return Err(graphmill_graph::Error::Fingerprint { path, expected, found }.into());
+        }
+        job.check()
+    })
 }
 
 /// Where the features of each edge go: to the lowest partition that has the edge in its primary lists.
