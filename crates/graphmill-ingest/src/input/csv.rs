@@ -115,7 +115,7 @@ impl CsvReader {
             match self.push_record(&mut chunk) {
                 Ok(()) => rows.push(self.next_row),
                 // Nearly always a quote that is never closed: skipping the row would skip the rest of the file.
-                Err(reason) if self.record.as_slice().contains(&b'\n') => {
+                Err(reason) if self.record.len() != self.fields && self.record.as_slice().contains(&b'\n') => {
                     let row = self.next_row + 1;
                     let reason = format!("row {row}: {reason}; it runs over a line end, is a quote not closed?");
                     return Err(Error::input(&self.file, reason));
