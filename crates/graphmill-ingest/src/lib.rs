@@ -1,7 +1,7 @@
 //! Everything that makes a dataset.
 //!
 //! [`ingest::ingest`] reads foreign files as a `graph.toml` describes them, [`generate::generate`] makes graphs from a
-//! seed, [`partition::partition`] cuts a dataset into parts. All three write through one [`lists`] builder and
+//! seed, [`partition::partition`] cuts a dataset into parts. All three write through one `lists` builder and
 //! [`graphmill_graph::DatasetWriter`], report to a [`Job`] and stop when it is cancelled. Memory is bounded by a flag,
 //! whatever the size of the input.
 
