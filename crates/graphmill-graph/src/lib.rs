@@ -25,6 +25,7 @@ pub mod path;
 pub mod random;
 mod region;
 mod verify;
+pub mod weights;
 mod writer;
 
 pub use adjacency::Adjacency;
