@@ -5,6 +5,7 @@ memory and refuses whatever breaks a rule of the page; it is for tests and small
 """
 
 import json
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -48,6 +49,8 @@ class Nodes:
     owner: np.ndarray
     features: dict[str, np.ndarray]
     label: np.ndarray | None
+    weights: np.ndarray | None
+    cumulative: np.ndarray | None
     timestamps: np.ndarray | None
     splits: dict[str, np.ndarray]
     originals: list | None
@@ -61,6 +64,7 @@ class Lists:
     neighbors: np.ndarray
     edge_ids: np.ndarray | None
     weights: np.ndarray | None
+    cumulative: np.ndarray | None
     timestamps: np.ndarray | None
 
     @property
@@ -199,12 +203,19 @@ class Dataset:
             check(described["kind"] == "multi" or described["width"] == 1, "a single label has width 1")
             shape = [described["width"]] if described["kind"] == "multi" else []
             label = tensors(f"label.{described['dtype']}", shape)
+        weights, cumulative = None, None
+        if info["weights"]:
+            weights = tensors("weights.f32", [])
+            cumulative = self._array("book", f"{path}/cumulative.u64", (count,))
+            check_table(weights, cumulative, np.array([0, count]), info["name"])
         return Nodes(
             name=info["name"],
             count=count,
             owner=book.owner,
             features=features,
             label=label,
+            weights=weights,
+            cumulative=cumulative,
             timestamps=tensors("timestamp.i64", []) if info["timestamps"] else None,
             splits={split: self._split(split, size, rows, path, count) for split, size in info["splits"].items()},
             originals=self._originals(info["original_ids"], rows, path, count) if "original_ids" in info else None,
@@ -295,22 +306,23 @@ class Dataset:
             degree[ids] = np.diff(indptr)
             edge_ids = column(f"edge_ids.{width(info['id_count'])}") if info["edge_ids"] else None
             weights = column("weights.f32") if info["weights"] else None
+            cumulative = column("cumulative.u64") if info["weights"] else None
             timestamps = column("timestamps.i64") if info["timestamps"] else None
-            for values in (edge_ids, weights, timestamps):
+            for values in (edge_ids, weights, cumulative, timestamps):
                 check(values is None or len(values) == len(neighbors), "columns of different length")
             if weights is not None:
-                check(np.isfinite(weights).all() and (weights >= 0).all(), "a weight is not finite or negative")
+                check_table(weights, cumulative, indptr, f"{info['type']} {direction}")
             if edge_ids is not None:
                 check((edge_ids < info["id_count"]).all(), "an edge id is out of range")
                 np.minimum.at(lowest, edge_ids, part)
-            pieces.append((np.repeat(ids, np.diff(indptr)), neighbors, edge_ids, weights, timestamps))
+            pieces.append((np.repeat(ids, np.diff(indptr)), neighbors, edge_ids, weights, cumulative, timestamps))
         if lowest is not None:
             lowest[lowest == self.parts] = 0
         owner = np.concatenate([piece[0] for piece in pieces])
         order = np.argsort(owner, kind="stable")
         columns = [
             None if pieces[0][place] is None else np.concatenate([piece[place] for piece in pieces])[order]
-            for place in range(1, 5)
+            for place in range(1, 6)
         ]
         lists = Lists(np.concatenate([[0], np.cumsum(degree)]), *columns)
         zeros = np.zeros(len(order), np.int64)
@@ -362,6 +374,8 @@ def describe_nodes(info: dict, nodes: Nodes) -> list[str]:
     if label := info.get("label"):
         total = sum_rows(ids, rows_of(nodes.label))
         lines.append(f" label {label['kind']} {label['dtype']} {label['width']} {total}")
+    if info["weights"]:
+        lines.append(f" weights {sum_rows(ids, rows_of(nodes.weights))}")
     if info["timestamps"]:
         lines.append(f" timestamps {sum_rows(ids, rows_of(nodes.timestamps))}")
     for split in SPLITS:
@@ -406,6 +420,24 @@ def sum_rows(ids, rows) -> str:
 def rows_of(array: np.ndarray) -> list[bytes]:
     content, size = array.tobytes(), array.dtype.itemsize * int(np.prod(array.shape[1:], dtype=np.int64))
     return [content[row * size : (row + 1) * size] for row in range(len(array))]
+
+
+def check_table(weights: np.ndarray, table: np.ndarray, indptr: np.ndarray, name):
+    """Checks the weights of some lists and the running sums of their integers."""
+    check(np.isfinite(weights).all() and (weights >= 0).all(), f"a weight of {name} is not finite or negative")
+    for start, end in zip(indptr[:-1], indptr[1:]):
+        sums = np.cumsum(integer_weights(weights[start:end]))
+        check(np.array_equal(sums, table[start:end]), f"the running sums of {name} are not those of its weights")
+
+
+def integer_weights(weights: np.ndarray) -> np.ndarray:
+    exact = weights.astype(np.float64)
+    largest = float(exact.max(initial=0))
+    # The fraction that frexp gives is below 1 and at least a half, so this is the least power of two above it.
+    power = math.frexp(largest)[1]
+    shift = 62 - len(weights).bit_length()
+    whole = np.floor(np.ldexp(exact, shift - power)).astype(np.uint64)
+    return np.where(exact == 0, np.uint64(0), np.maximum(whole, np.uint64(1)))
 
 
 def edge_table(lists: Lists, outward: bool) -> np.ndarray:

@@ -14,6 +14,7 @@ pub struct Adjacency {
     pub(crate) neighbors: IdArray,
     pub(crate) edge_ids: Option<IdArray>,
     pub(crate) weights: Option<Array<f32>>,
+    pub(crate) cumulative: Option<Array<u64>>,
     pub(crate) timestamps: Option<Array<i64>>,
     /// Where the offsets are stored, for messages.
     pub(crate) path: PathBuf,
@@ -48,6 +49,12 @@ impl Adjacency {
     /// Weights beside the neighbours, if there are any.
     pub fn weights(&self) -> Option<&[f32]> {
         self.weights.as_deref()
+    }
+
+    /// In each list the running sums of its integer weights, if there are weights: what to draw from. See
+    /// [`crate::weights`].
+    pub fn cumulative(&self) -> Option<&[u64]> {
+        self.cumulative.as_deref()
     }
 
     /// Timestamps beside the neighbours, if there are any.

@@ -40,6 +40,7 @@ pub struct Dataset {
     path: PathBuf,
     manifest: Manifest,
     node_books: Vec<Book>,
+    node_cumulative: Vec<Option<Array<u64>>>,
     edge_books: Vec<Option<Book>>,
     partitions: Vec<Option<Partition>>,
 }
@@ -94,6 +95,11 @@ impl Dataset {
             .iter()
             .map(|info| books.book(&info.book, info.count, parts, |array| path::node_book(&info.name, array)))
             .collect::<Result<_>>()?;
+        let node_cumulative = manifest
+            .node_types
+            .iter()
+            .map(|info| info.weights.then(|| books.array(&path::node_cumulative(&info.name))).transpose())
+            .collect::<Result<_>>()?;
         let edge_books = manifest
             .edge_types
             .iter()
@@ -106,7 +112,7 @@ impl Dataset {
         for partition in wanted {
             partitions[partition as usize] = Some(Partition::open(path, &manifest, partition, options.storage)?);
         }
-        Ok(Self { path: path.to_owned(), manifest, node_books, edge_books, partitions })
+        Ok(Self { path: path.to_owned(), manifest, node_books, node_cumulative, edge_books, partitions })
     }
 
     /// Where it lies.
@@ -184,6 +190,12 @@ impl Dataset {
     /// The book of a node type by place.
     pub fn node_book(&self, node_type: usize) -> &Book {
         &self.node_books[node_type]
+    }
+
+    /// The running sums of a node type's integer weights in the order of ids, by place, if its nodes have weights: what to
+    /// draw from, whatever partitions are opened. See [`crate::weights`].
+    pub fn node_cumulative(&self, node_type: usize) -> Option<&[u64]> {
+        self.node_cumulative[node_type].as_deref()
     }
 
     /// The book of an edge type's features by place, if it has any.
@@ -374,6 +386,7 @@ impl<'a> Folder<'a> {
                 .label
                 .map(|label| self.tensor(&path(NodeArray::Label(label.dtype)), &label.as_feature(), rows))
                 .transpose()?,
+            weights: info.weights.then(|| self.array(&path(NodeArray::Weights))).transpose()?,
             timestamps: info.timestamps.then(|| self.array(&path(NodeArray::Timestamps))).transpose()?,
             splits,
             originals,
@@ -407,6 +420,7 @@ impl<'a> Folder<'a> {
             neighbors: self.ids(&path(EdgeArray::Neighbors(direction, neighbor)), neighbor)?,
             edge_ids: info.edge_ids.then(edge_ids).transpose()?,
             weights: info.weights.then(|| self.array(&path(EdgeArray::Weights(direction)))).transpose()?,
+            cumulative: info.weights.then(|| self.array(&path(EdgeArray::Cumulative(direction)))).transpose()?,
             timestamps: info.timestamps.then(|| self.array(&path(EdgeArray::Timestamps(direction)))).transpose()?,
             path: self.path.join(path(EdgeArray::Indptr(direction, indptr))),
         })

@@ -60,8 +60,14 @@ impl Dataset {
             let sum = sum_rows(stores().filter_map(|nodes| Some((nodes.row_ids(), nodes.label()?))));
             let _ = writeln!(text, " label {} {} {} {sum:032x}", label.kind.name(), label.dtype, label.width);
         }
+        if info.weights {
+            let sum = stores().map(|nodes| sum_values(nodes, nodes.weights(), f32::to_le_bytes));
+            let sum = sum.fold(0, u128::wrapping_add);
+            let _ = writeln!(text, " weights {sum:032x}");
+        }
         if info.timestamps {
-            let sum = stores().map(sum_timestamps).fold(0, u128::wrapping_add);
+            let sum = stores().map(|nodes| sum_values(nodes, nodes.timestamps(), i64::to_le_bytes));
+            let sum = sum.fold(0, u128::wrapping_add);
             let _ = writeln!(text, " timestamps {sum:032x}");
         }
         for (split, size) in info.splits.iter() {
@@ -149,9 +155,13 @@ fn sum_rows<'a>(tensors: impl Iterator<Item = (RowIds<'a>, &'a Tensor)>) -> u128
         .fold(0, u128::wrapping_add)
 }
 
-fn sum_timestamps(nodes: &NodeStore) -> u128 {
-    let (ids, timestamps) = (nodes.row_ids(), nodes.timestamps().unwrap_or_default());
-    sum(timestamps.len(), |row| row_hash(ids.get(row).unwrap_or(u64::MAX), &timestamps[row].to_le_bytes()))
+fn sum_values<T: Copy + Sync, const N: usize>(
+    nodes: &NodeStore,
+    values: Option<&[T]>,
+    bytes: impl Fn(T) -> [u8; N] + Sync + Send,
+) -> u128 {
+    let (ids, values) = (nodes.row_ids(), values.unwrap_or_default());
+    sum(values.len(), |row| row_hash(ids.get(row).unwrap_or(u64::MAX), &bytes(values[row])))
 }
 
 fn sum_split(nodes: &NodeStore, split: Split) -> u128 {

@@ -4,7 +4,8 @@ use crate::array::{Array, Tensor};
 use crate::book::RowIds;
 use crate::{IdArray, Originals, Split};
 
-/// The owned nodes of one type in one partition: features, labels, timestamps, splits, original ids, all in row order.
+/// The owned nodes of one type in one partition: features, labels, weights, timestamps, splits, original
+/// ids, all in row order.
 #[derive(Debug, Clone)]
 pub struct NodeStore {
     pub(crate) rows: usize,
@@ -14,6 +15,7 @@ pub struct NodeStore {
     pub(crate) ids: Option<IdArray>,
     pub(crate) features: Vec<Tensor>,
     pub(crate) label: Option<Tensor>,
+    pub(crate) weights: Option<Array<f32>>,
     pub(crate) timestamps: Option<Array<i64>>,
     pub(crate) splits: [Option<IdArray>; 3],
     pub(crate) originals: Option<Originals>,
@@ -38,6 +40,11 @@ impl NodeStore {
     /// The label, if nodes have one.
     pub fn label(&self) -> Option<&Tensor> {
         self.label.as_ref()
+    }
+
+    /// Weights, if nodes have them. To draw by them there is [`crate::Dataset::node_cumulative`].
+    pub fn weights(&self) -> Option<&[f32]> {
+        self.weights.as_deref()
     }
 
     /// Timestamps, if nodes have them.

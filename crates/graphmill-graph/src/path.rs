@@ -13,6 +13,8 @@ pub enum NodeArray<'a> {
     Feature(&'a FeatureInfo),
     /// The label.
     Label(DType),
+    /// Weights.
+    Weights,
     /// Timestamps.
     Timestamps,
     /// The ids of a split.
@@ -36,6 +38,8 @@ pub enum EdgeArray<'a> {
     EdgeIds(Direction, IdWidth),
     /// Weights beside the lists.
     Weights(Direction),
+    /// Running sums of the lists' integer weights.
+    Cumulative(Direction),
     /// Timestamps beside the lists.
     Timestamps(Direction),
     /// Feature row to edge id.
@@ -59,6 +63,7 @@ pub fn node(name: &str, array: NodeArray<'_>) -> String {
         NodeArray::Ids(width) => format!("ids.{}", width.name()),
         NodeArray::Feature(info) => feature(info),
         NodeArray::Label(dtype) => format!("label.{dtype}"),
+        NodeArray::Weights => "weights.f32".to_owned(),
         NodeArray::Timestamps => "timestamp.i64".to_owned(),
         NodeArray::Split(split, width) => format!("split.{split}.{}", width.name()),
         NodeArray::OriginalInts => "original.i64".to_owned(),
@@ -75,6 +80,7 @@ pub fn edge(name: &EdgeTypeName, array: EdgeArray<'_>) -> String {
         EdgeArray::Neighbors(direction, width) => format!("{direction}.neighbors.{}", width.name()),
         EdgeArray::EdgeIds(direction, width) => format!("{direction}.edge_ids.{}", width.name()),
         EdgeArray::Weights(direction) => format!("{direction}.weights.f32"),
+        EdgeArray::Cumulative(direction) => format!("{direction}.cumulative.u64"),
         EdgeArray::Timestamps(direction) => format!("{direction}.timestamps.i64"),
         EdgeArray::Ids(width) => format!("ids.{}", width.name()),
         EdgeArray::Feature(info) => feature(info),
@@ -85,6 +91,11 @@ pub fn edge(name: &EdgeTypeName, array: EdgeArray<'_>) -> String {
 /// The path of a node book's array inside `book/`.
 pub fn node_book(name: &str, array: BookArray) -> String {
     format!("nodes/{}/{}", escape(name), book(array))
+}
+
+/// The path inside `book/` of the running sums of a node type's integer weights.
+pub fn node_cumulative(name: &str) -> String {
+    format!("nodes/{}/cumulative.u64", escape(name))
 }
 
 /// The path of an edge book's array inside `book/`.

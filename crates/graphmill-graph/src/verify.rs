@@ -12,7 +12,7 @@ use crate::manifest::StoredArray;
 use crate::region::{self, open_exact};
 use crate::{
     Adjacency, Book, BookInfo, Dataset, EdgeTypeInfo, Error, IdSlice, Location, Manifest, NodeStore, OpenOptions,
-    Originals, Partition, Result, path,
+    Originals, Partition, Result, path, weights,
 };
 
 /// What a verification read.
@@ -63,6 +63,7 @@ impl Dataset {
                 check_row_ids(self.node_book(place), nodes.row_ids(), nodes.rows(), number).map_err(damaged)?;
                 check_splits(self.node_book(place), nodes, number).map_err(damaged)?;
                 check_originals(nodes).map_err(damaged)?;
+                check_weights(nodes.weights()).map_err(damaged)?;
             }
             for (place, info) in self.edge_types().iter().enumerate() {
                 let damaged = |reason: String| Error::corrupt(&folder, format!("edge type `{}`: {reason}", info.name));
@@ -73,7 +74,34 @@ impl Dataset {
                 self.check_lists(info, place, partition)?;
             }
         }
+        (0..self.node_types().len()).try_for_each(|place| self.check_node_table(place))?;
         self.edge_types().iter().enumerate().try_for_each(|(place, info)| self.check_edges(place, info))
+    }
+
+    /// Checks the table that nodes are drawn from: at each id it grows by the node's integer weight.
+    fn check_node_table(&self, place: usize) -> Result<()> {
+        let Some(sums) = self.node_cumulative(place) else { return Ok(()) };
+        let info = &self.node_types()[place];
+        let stores = || self.partitions().map(|(_, partition)| partition.nodes(place));
+        let all = stores().flat_map(|nodes| nodes.weights().unwrap_or_default());
+        let scale = weights::Scale::new(info.count, all.copied().fold(0.0, f32::max));
+        let sum_at = |id: Option<u64>| id.map_or(Some(0), |id| sums.get(id as usize).copied());
+        for nodes in stores() {
+            let (ids, weights) = (nodes.row_ids(), nodes.weights().unwrap_or_default());
+            let fits = |row: usize| {
+                let id = ids.get(row)?;
+                let (before, after) = (sum_at(id.checked_sub(1))?, sum_at(Some(id))?);
+                Some(after.wrapping_sub(before) == scale.integer(weights[row]))
+            };
+            let wrong =
+                (0..weights.len()).into_par_iter().with_min_len(1 << 14).find_first(|&row| fits(row) != Some(true));
+            if let Some(row) = wrong {
+                let table = self.path().join("book").join(path::node_cumulative(&info.name));
+                let id = ids.get(row).unwrap_or(u64::MAX);
+                return Err(Error::corrupt(table, format!("at node {id} it does not grow by the node's weight")));
+            }
+        }
+        Ok(())
     }
 
     fn check_lists(&self, info: &EdgeTypeInfo, place: usize, partition: &Partition) -> Result<()> {
@@ -216,9 +244,7 @@ fn check_adjacency(lists: &Adjacency, neighbor_count: u64, id_count: u64) -> Res
     if lists.edge_ids().is_some_and(|ids| !in_range(ids.as_slice(), id_count)) {
         return Err(damaged(format!("expected edge ids below {id_count}")));
     }
-    if lists.weights().is_some_and(|weights| !weights.iter().all(|weight| weight.is_finite() && *weight >= 0.0)) {
-        return Err(damaged("expected weights that are finite and not negative".to_owned()));
-    }
+    check_weights(lists.weights()).map_err(damaged)?;
     let neighbors = lists.neighbors().as_slice();
     let edge_ids = lists.edge_ids().map(|ids| ids.as_slice());
     let key = |place: usize| {
@@ -226,11 +252,24 @@ fn check_adjacency(lists: &Adjacency, neighbor_count: u64, id_count: u64) -> Res
         (timestamp, neighbors.get(place), edge_ids.and_then(|ids| ids.get(place)))
     };
     (0..lists.rows()).into_par_iter().with_min_len(1024).try_for_each(|row| {
-        if lists.list(row)?.is_sorted_by_key(key) {
-            return Ok(());
+        let list = lists.list(row)?;
+        if !list.clone().is_sorted_by_key(key) {
+            return Err(damaged(format!("the list of row {row} is not sorted")));
         }
-        Err(damaged(format!("the list of row {row} is not sorted")))
+        if let (Some(weights), Some(sums)) = (lists.weights(), lists.cumulative())
+            && !weights::running_sums(&weights[list.clone()]).eq(sums[list].iter().copied())
+        {
+            return Err(damaged(format!("the running sums of row {row} are not those of its weights")));
+        }
+        Ok(())
     })
+}
+
+fn check_weights(weights: Option<&[f32]>) -> std::result::Result<(), String> {
+    if weights.unwrap_or_default().iter().all(|&weight| weights::is_weight(weight)) {
+        return Ok(());
+    }
+    Err("expected weights that are finite and not negative".to_owned())
 }
 
 impl BookInfo {

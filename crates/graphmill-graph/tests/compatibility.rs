@@ -6,7 +6,7 @@ use graphmill_graph::{Dataset, Direction, OpenOptions, Storage};
 use graphmill_testing::{Assignment, ModelGraph, files, read, sample, tempdir, write};
 
 /// The fingerprint of the graph in the fixtures of version 1.
-const FINGERPRINT: &str = "2711f350d7167c040f18706bde2698b2";
+const FINGERPRINT: &str = "2886c6d12010595f188b1f7026d0160e";
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v1")

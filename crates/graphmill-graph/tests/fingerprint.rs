@@ -90,6 +90,12 @@ impl Changes {
             Some(_) => nodes.label = None,
             None => nodes.label.clone_from(&sample().nodes["author"].label),
         });
+        for row in 0..nodes.weights.as_ref().map_or(0, Vec::len) {
+            add(format!("weight {row}"), &|nodes| nodes.weights.as_mut().unwrap()[row] ^= 1);
+        }
+        add("having weights".to_owned(), &|nodes| {
+            nodes.weights = if nodes.weights.is_some() { None } else { Some(vec![0; nodes.count as usize]) };
+        });
         for row in 0..nodes.timestamps.as_ref().map_or(0, Vec::len) {
             add(format!("timestamp {row}"), &|nodes| nodes.timestamps.as_mut().unwrap()[row] ^= 1);
         }

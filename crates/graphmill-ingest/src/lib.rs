@@ -13,6 +13,7 @@ mod lists;
 pub mod partition;
 mod progress;
 mod sort;
+mod tables;
 
 pub use error::{Error, Result};
 pub use lists::Layout;

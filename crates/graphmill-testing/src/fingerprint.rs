@@ -26,6 +26,9 @@ fn describe_nodes(text: &mut String, name: &str, nodes: &ModelNodes) {
         let sum = sum_rows(&label.rows);
         let _ = writeln!(text, " label {} {} {} {sum}", label.kind.name(), label.dtype, label.width);
     }
+    if let Some(weights) = &nodes.weights {
+        let _ = writeln!(text, " weights {}", sum_rows(weights.iter().map(|bits| bits.to_le_bytes())));
+    }
     if let Some(timestamps) = &nodes.timestamps {
         let _ = writeln!(text, " timestamps {}", sum_rows(timestamps.iter().map(|at| at.to_le_bytes())));
     }

@@ -26,6 +26,8 @@ pub struct ModelNodes {
     pub features: BTreeMap<String, ModelTensor>,
     /// The label, if nodes have one.
     pub label: Option<ModelLabel>,
+    /// The weights' bits, if nodes have them.
+    pub weights: Option<Vec<u32>>,
     /// Timestamps, if nodes have them.
     pub timestamps: Option<Vec<i64>>,
     /// Members of train, val and test, each where there is such a split.

@@ -7,13 +7,13 @@ use graphmill_graph::{
     OriginalKind, Result, Split, Tensor,
 };
 
-use crate::{ModelEdge, ModelEdges, ModelGraph, ModelLabel, ModelNodes, ModelOriginals, ModelTensor};
+use crate::{ModelEdge, ModelEdges, ModelGraph, ModelLabel, ModelNodes, ModelOriginals, ModelTensor, running_sums};
 
 /// Reads everything a dataset holds; all partitions must be opened.
 ///
 /// # Panics
 /// When the parts contradict each other: an id in no partition or in two, layouts with different edges, a book that
-/// does not say where a row is.
+/// does not say where a row is, a table to draw from that is not the weights'.
 pub fn read(dataset: &Dataset) -> Result<ModelGraph> {
     let mut nodes = BTreeMap::new();
     for (place, info) in dataset.node_types().iter().enumerate() {
@@ -52,6 +52,12 @@ fn read_nodes(dataset: &Dataset, place: usize, info: &NodeTypeInfo) -> Result<Mo
         width: label.width,
         rows: tensor(&|store| store.label().unwrap().clone()),
     });
+    let weights = info.weights.then(|| {
+        let at = |store: &NodeStore, row: usize| (store.id(row).unwrap(), store.weights().unwrap()[row].to_bits());
+        gather(count, stores.iter().flat_map(|store| (0..store.rows()).map(|row| at(store, row))))
+    });
+    let sums = weights.as_deref().map(running_sums);
+    assert_eq!(dataset.node_cumulative(place), sums.as_deref(), "the table of node type {}", info.name);
     let timestamps = info.timestamps.then(|| {
         let at = |store: &NodeStore, row: usize| (store.id(row).unwrap(), store.timestamps().unwrap()[row]);
         gather(count, stores.iter().flat_map(|store| (0..store.rows()).map(|row| at(store, row))))
@@ -61,7 +67,7 @@ fn read_nodes(dataset: &Dataset, place: usize, info: &NodeTypeInfo) -> Result<Mo
         splits[split as usize] = Some(read_split(dataset, place, split, size)?);
     }
     let originals = info.original_ids.map(|kind| read_originals(dataset, place, count, kind)).transpose()?;
-    Ok(ModelNodes { count, features, label, timestamps, splits, originals })
+    Ok(ModelNodes { count, features, label, weights, timestamps, splits, originals })
 }
 
 fn read_split(dataset: &Dataset, place: usize, split: Split, size: u64) -> Result<BTreeSet<u64>> {
@@ -117,7 +123,13 @@ fn read_lists(dataset: &Dataset, place: usize, info: &EdgeTypeInfo, direction: D
         assert_eq!(lists.rows(), owners.rows(), "lists of edge type {}", info.name);
         for row in 0..lists.rows() {
             let owner = owners.id(row).unwrap();
-            for at in lists.list(row)? {
+            let list = lists.list(row)?;
+            let sums = lists.weights().map(|weights| {
+                running_sums(&weights[list.clone()].iter().map(|weight| weight.to_bits()).collect::<Vec<_>>())
+            });
+            let stored = lists.cumulative().map(|sums| &sums[list.clone()]);
+            assert_eq!(stored, sums.as_deref(), "the table of edge type {}, {direction} row {row}", info.name);
+            for at in list {
                 let neighbor = lists.neighbors().as_slice().get(at).unwrap();
                 let (src, dst) = match direction {
                     Direction::In => (neighbor, owner),

@@ -17,6 +17,7 @@ pub fn sample() -> ModelGraph {
             ("x".to_owned(), tensor(DType::F32, &[2, 3], 5)),
         ]),
         label: Some(label(LabelKind::Single, DType::I64, 1, 5)),
+        weights: Some([0.5, 0.0, 1e-40, 3.0, 0.1].map(f32::to_bits).to_vec()),
         timestamps: Some(vec![2001, -5, 0, i64::MAX, 2001]),
         splits: [Some(BTreeSet::from([0, 3, 4])), Some(BTreeSet::from([2])), Some(BTreeSet::new())],
         originals: Some(ModelOriginals::Strings(["", "a", "ab", "b\n", "é"].map(str::to_owned).to_vec())),

@@ -96,15 +96,18 @@ fn nodes() -> impl Strategy<Value = ModelNodes> {
     let counts = prop_oneof![1 => Just(0usize), 8 => 1usize..12, 2 => 12usize..60, 1 => 250usize..600];
     counts.prop_flat_map(|count| {
         let splits = [(); 3].map(|()| option::of(subset(count)));
-        (features(count), option::of(label(count)), option::of(timestamps(count)), splits, option::of(originals(count)))
-            .prop_map(move |(features, label, timestamps, splits, originals)| ModelNodes {
+        let numbers = (option::of(vec(weights(), count)), option::of(vec(any::<i64>(), count)));
+        (features(count), option::of(label(count)), numbers, splits, option::of(originals(count))).prop_map(
+            move |(features, label, (weights, timestamps), splits, originals)| ModelNodes {
                 count: count as u64,
                 features,
                 label,
+                weights,
                 timestamps,
                 splits,
                 originals,
-            })
+            },
+        )
     })
 }
 
@@ -132,8 +135,19 @@ fn dtypes() -> impl Strategy<Value = DType> {
     select(&DType::ALL[..])
 }
 
-fn timestamps(rows: usize) -> impl Strategy<Value = Vec<i64>> {
-    vec(any::<i64>(), rows)
+/// The bits of weights: usual ones and every kind of extreme.
+fn weights() -> impl Strategy<Value = u32> {
+    let subnormal = 1u32..0x0080_0000;
+    let usual = (0.0f32..10.0).prop_map(f32::to_bits);
+    let any_magnitude = 0u32..=f32::MAX.to_bits();
+    prop_oneof![
+        Just(0.0f32.to_bits()),
+        Just((-0.0f32).to_bits()),
+        Just(f32::MAX.to_bits()),
+        subnormal,
+        usual,
+        any_magnitude
+    ]
 }
 
 /// Nodes drawn one by one: none, about half or all of them.
@@ -161,8 +175,7 @@ fn edges(src: &ModelNodes, dst: &ModelNodes, same_type: bool) -> impl Strategy<V
     let most = if src.count == 0 || dst.count == 0 { 0 } else { 60 };
     let ends = (0..src.count.max(1), 0..dst.count.max(1));
     let times = prop_oneof![0i64..4, any::<i64>()];
-    let weights = prop_oneof![Just(0.0f32), Just(-0.0), Just(f32::MAX), 0.0f32..10.0];
-    let rows = vec((ends, times, weights, 0u64..3), 0..=most);
+    let rows = vec((ends, times, weights(), 0u64..3), 0..=most);
     let has = [any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()];
     (rows, has, 0u64..3).prop_flat_map(move |(rows, [label, edge_ids, weights, timestamps, mirrored], tail)| {
         let mut edges = Vec::new();
@@ -174,7 +187,7 @@ fn edges(src: &ModelNodes, dst: &ModelNodes, same_type: bool) -> impl Strategy<V
                 src,
                 dst,
                 id: edge_ids.then_some(id),
-                weight: (edge_ids && weights).then_some(weight.to_bits()),
+                weight: (edge_ids && weights).then_some(weight),
                 timestamp: timestamps.then_some(timestamp),
             };
             edges.push(edge);

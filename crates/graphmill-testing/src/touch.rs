@@ -17,6 +17,7 @@ pub fn touch_everything(dataset: &Dataset) {
 
 fn touch_node_type(dataset: &Dataset, place: usize) {
     touch_book(dataset.node_book(place));
+    black_box(dataset.node_cumulative(place).map(|sums| sums.iter().max()));
     for id in some(dataset.node_types()[place].count as usize) {
         let _ = black_box(dataset.locate_node(place, id as u64));
         if let Ok(originals) = black_box(dataset.original_ids(place, &[id as u64])) {
@@ -40,6 +41,7 @@ fn touch_node_type(dataset: &Dataset, place: usize) {
         }
         nodes.label().into_iter().for_each(touch_tensor);
         (0..).map_while(|number| nodes.feature(number)).for_each(touch_tensor);
+        black_box(nodes.weights().map(|weights| weights.iter().copied().fold(0.0, f32::max)));
         black_box(nodes.timestamps().map(|timestamps| timestamps.iter().max()));
     }
 }
@@ -59,6 +61,7 @@ fn touch_edge_type(dataset: &Dataset, place: usize) {
                 black_box(lists.neighbors().as_slice().slice(list.clone()).map(|ids| ids.iter().max()));
                 black_box(lists.edge_ids().map(|ids| ids.as_slice().slice(list.clone())));
                 black_box(lists.weights().map(|weights| &weights[list.clone()]));
+                black_box(lists.cumulative().map(|sums| &sums[list.clone()]));
                 black_box(lists.timestamps().map(|timestamps| &timestamps[list.clone()]));
             }
         }

@@ -9,7 +9,7 @@ use graphmill_graph::{
     LabelInfo, Manifest, NodeTypeInfo, Place, Replace, Result, Split,
 };
 
-use crate::{ModelEdge, ModelEdges, ModelGraph, ModelNodes, ModelOriginals, ModelTensor};
+use crate::{ModelEdge, ModelEdges, ModelGraph, ModelNodes, ModelOriginals, ModelTensor, running_sums};
 
 /// Which partition owns which node.
 #[derive(Debug, Clone)]
@@ -89,12 +89,16 @@ impl Oracle<'_> {
         info.features = feature_infos(&nodes.features);
         info.label =
             nodes.label.as_ref().map(|label| LabelInfo { kind: label.kind, dtype: label.dtype, width: label.width });
+        info.weights = nodes.weights.is_some();
         info.timestamps = nodes.timestamps.is_some();
         info.original_ids = nodes.originals.as_ref().map(ModelOriginals::kind);
         for split in Split::ALL {
             if let Some(members) = nodes.split(split) {
                 info.splits.set(split, members.len() as u64);
             }
+        }
+        if let Some(weights) = &nodes.weights {
+            self.put(Place::Book, &path::node_cumulative(name), &sum_bytes(&running_sums(weights)))?;
         }
         for partition in 0..self.assignment.parts {
             let owned: Vec<u64> = book.ids(partition).collect();
@@ -105,7 +109,7 @@ impl Oracle<'_> {
 
     fn node_arrays(&self, info: &NodeTypeInfo, nodes: &ModelNodes, owned: &[u64], partition: u32) -> Result<()> {
         let width = info.id_width();
-        let put = |array, bytes: &[u8]| self.put(partition, &path::node(&info.name, array), bytes);
+        let put = |array, bytes: &[u8]| self.put(Place::Part(partition), &path::node(&info.name, array), bytes);
         if matches!(info.book, BookInfo::Assigned { .. }) {
             put(NodeArray::Ids(width), &id_bytes(width, owned))?;
         }
@@ -115,6 +119,10 @@ impl Oracle<'_> {
         }
         if let Some(label) = &nodes.label {
             put(NodeArray::Label(label.dtype), &rows(&label.rows, owned))?;
+        }
+        if let Some(weights) = &nodes.weights {
+            let bytes: Vec<u8> = owned.iter().flat_map(|&id| weights[id as usize].to_le_bytes()).collect();
+            put(NodeArray::Weights, &bytes)?;
         }
         if let Some(timestamps) = &nodes.timestamps {
             put(NodeArray::Timestamps, &int_bytes(timestamps, owned))?;
@@ -173,15 +181,17 @@ impl Oracle<'_> {
     fn list_arrays(&self, info: &EdgeTypeInfo, model: &ModelEdges, direction: Direction, partition: u32) -> Result<()> {
         let (owner, neighbor) = (info.name.list_owner(direction), info.name.neighbor(direction));
         let neighbor_count = self.assignment.book(neighbor).rows().iter().sum();
-        let (mut indptr, mut edges) = (vec![0], Vec::new());
+        let (mut indptr, mut edges, mut sums) = (vec![0], Vec::new(), Vec::new());
         for id in self.assignment.book(owner).ids(partition) {
             let mut list: Vec<ModelEdge> =
                 model.edges.iter().copied().filter(|edge| edge.list_owner(direction) == id).collect();
             list.sort_by_key(|edge| (edge.timestamp, edge.neighbor(direction), edge.id));
+            let weights: Vec<u32> = list.iter().filter_map(|edge| edge.weight).collect();
+            sums.extend(running_sums(&weights));
             edges.extend(list);
             indptr.push(edges.len() as u64);
         }
-        let put = |array, bytes: &[u8]| self.put(partition, &path::edge(&info.name, array), bytes);
+        let put = |array, bytes: &[u8]| self.put(Place::Part(partition), &path::edge(&info.name, array), bytes);
         let width = info.indptr_width();
         put(EdgeArray::Indptr(direction, width), &id_bytes(width, &indptr))?;
         let neighbors: Vec<u64> = edges.iter().map(|edge| edge.neighbor(direction)).collect();
@@ -194,6 +204,7 @@ impl Oracle<'_> {
         if model.weights {
             let bytes: Vec<u8> = edges.iter().filter_map(|edge| edge.weight).flat_map(u32::to_le_bytes).collect();
             put(EdgeArray::Weights(direction), &bytes)?;
+            put(EdgeArray::Cumulative(direction), &sum_bytes(&sums))?;
         }
         if model.timestamps {
             let bytes: Vec<u8> = edges.iter().filter_map(|edge| edge.timestamp).flat_map(i64::to_le_bytes).collect();
@@ -222,7 +233,8 @@ impl Oracle<'_> {
     fn edge_features(&self, info: &EdgeTypeInfo, edges: &ModelEdges, owned: &[u64], partition: u32) -> Result<()> {
         if matches!(info.book, Some(BookInfo::Assigned { .. })) {
             let width = info.id_width();
-            self.put(partition, &path::edge(&info.name, EdgeArray::Ids(width)), &id_bytes(width, owned))?;
+            let path = path::edge(&info.name, EdgeArray::Ids(width));
+            self.put(Place::Part(partition), &path, &id_bytes(width, owned))?;
         }
         for feature in &info.features {
             let bytes = rows(&edges.features[&feature.name].rows, owned);
@@ -231,8 +243,8 @@ impl Oracle<'_> {
         Ok(())
     }
 
-    fn put(&self, partition: u32, path: &str, bytes: &[u8]) -> Result<()> {
-        let mut array = self.writer.array(Place::Part(partition), path)?;
+    fn put(&self, place: Place, path: &str, bytes: &[u8]) -> Result<()> {
+        let mut array = self.writer.array(place, path)?;
         array.write(bytes)?;
         array.finish()
     }
@@ -259,6 +271,10 @@ fn rows(rows: &[Vec<u8>], ids: &[u64]) -> Vec<u8> {
 
 fn int_bytes(values: &[i64], ids: &[u64]) -> Vec<u8> {
     ids.iter().flat_map(|&id| values[id as usize].to_le_bytes()).collect()
+}
+
+fn sum_bytes(sums: &[u64]) -> Vec<u8> {
+    sums.iter().copied().flat_map(u64::to_le_bytes).collect()
 }
 
 fn id_bytes(width: IdWidth, ids: &[u64]) -> Vec<u8> {

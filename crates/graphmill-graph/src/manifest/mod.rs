@@ -102,6 +102,8 @@ pub struct NodeTypeInfo {
     /// The label, if nodes have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<LabelInfo>,
+    /// Whether nodes have weights.
+    pub weights: bool,
     /// Whether nodes have timestamps.
     pub timestamps: bool,
     /// Sizes of the splits there are.
@@ -120,6 +122,7 @@ impl NodeTypeInfo {
             book: BookInfo::whole(count),
             features: Vec::new(),
             label: None,
+            weights: false,
             timestamps: false,
             splits: SplitSizes::default(),
             original_ids: None,

@@ -104,6 +104,9 @@ impl Manifest {
         let mut books = Arrays::new("book", &self.book_arrays);
         for info in &self.node_types {
             books.book(&info.book, info.count, self.parts, |array| path::node_book(&info.name, array))?;
+            if info.weights {
+                books.exact(&path::node_cumulative(&info.name), info.count, 8)?;
+            }
         }
         for info in &self.edge_types {
             if let Some(book) = &info.book {
@@ -212,6 +215,9 @@ impl<'a> Arrays<'a> {
             let row = label.as_feature().row_bytes().unwrap_or(u64::MAX);
             self.exact(&path(NodeArray::Label(label.dtype)), rows, row)?;
         }
+        if info.weights {
+            self.exact(&path(NodeArray::Weights), rows, 4)?;
+        }
         if info.timestamps {
             self.exact(&path(NodeArray::Timestamps), rows, 8)?;
         }
@@ -249,6 +255,7 @@ impl<'a> Arrays<'a> {
             }
             if info.weights {
                 self.exact(&path(EdgeArray::Weights(layout)), edges, 4)?;
+                self.exact(&path(EdgeArray::Cumulative(layout)), edges, 8)?;
             }
             if info.timestamps {
                 self.exact(&path(EdgeArray::Timestamps(layout)), edges, 8)?;

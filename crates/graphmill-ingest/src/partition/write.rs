@@ -4,12 +4,14 @@ use std::ops::Range;
 use std::path::Path;
 
 use graphmill_graph::path::{self, EdgeArray, NodeArray};
+use graphmill_graph::weights::Scale;
 use graphmill_graph::{
     ArrayWriter, BookBuilder, Dataset, DatasetWriter, Direction, EdgeTypeInfo, FeatureInfo, IdWidth, Location,
     Manifest, NodeTypeInfo, OriginalId, Partition, Place, Replace, Tensor,
 };
 use rayon::prelude::*;
 
+use crate::tables;
 use crate::{Error, Job, Result, Stage, Unit};
 
 pub(super) fn write(
@@ -40,6 +42,7 @@ pub(super) fn write(
     let edges: u64 = edge_types.iter().map(|info| info.count * info.layouts.len() as u64).sum();
     let node_stage = job.stage("copying nodes", Unit::Nodes, Some(nodes));
     (0..parts).into_par_iter().try_for_each(|part| copy.nodes(part, &node_stage))?;
+    (0..node_types.len()).into_par_iter().try_for_each(|place| copy.node_table(place, job))?;
     drop(node_stage);
     let edge_stage = job.stage("copying edges", Unit::Edges, Some(edges));
     let cuts =
@@ -140,6 +143,13 @@ impl Copy<'_> {
             let path = path::node(&info.name, NodeArray::Label(label.dtype));
             self.node_rows(part, place, &path, |partition| partition.nodes(place).label())?;
         }
+        if info.weights {
+            let mut weights = array(NodeArray::Weights)?;
+            for id in book.ids(part) {
+                weights.write(&self.node_weight(place, id)?.to_le_bytes())?;
+            }
+            weights.finish()?;
+        }
         if info.timestamps {
             let mut timestamps = array(NodeArray::Timestamps)?;
             for id in book.ids(part) {
@@ -162,6 +172,28 @@ impl Copy<'_> {
             self.originals(part, place, info)?;
         }
         Ok(())
+    }
+
+    /// Writes what nodes of a type are drawn from, made from the weights again: a table of the source that is damaged goes
+    /// no further.
+    fn node_table(&self, place: usize, job: &Job<'_>) -> Result<()> {
+        let info = &self.source.node_types()[place];
+        if !info.weights {
+            return Ok(());
+        }
+        let stores = self.source.partitions().map(|(_, partition)| partition.nodes(place));
+        let weights = stores.flat_map(|nodes| nodes.weights().unwrap_or_default());
+        let scale = Scale::new(info.count, weights.copied().fold(0.0, f32::max));
+        let mut table = self.writer.array(Place::Book, &path::node_cumulative(&info.name))?;
+        let mut sum = 0u64;
+        for id in 0..info.count {
+            if id.is_multiple_of(1 << 16) {
+                job.check()?;
+            }
+            sum = sum.wrapping_add(scale.integer(self.node_weight(place, id)?));
+            table.write(&sum.to_le_bytes())?;
+        }
+        Ok(table.finish()?)
     }
 
     fn originals(&self, part: u32, place: usize, info: &NodeTypeInfo) -> Result<()> {
@@ -228,6 +260,7 @@ impl Copy<'_> {
         let mut neighbors = array(EdgeArray::Neighbors(direction, neighbor_width))?;
         let mut edge_ids = info.edge_ids.then(|| array(EdgeArray::EdgeIds(direction, width))).transpose()?;
         let mut weights = info.weights.then(|| array(EdgeArray::Weights(direction))).transpose()?;
+        let mut cumulative = info.weights.then(|| array(EdgeArray::Cumulative(direction))).transpose()?;
         let mut timestamps = info.timestamps.then(|| array(EdgeArray::Timestamps(direction))).transpose()?;
         let (mut end, mut cut, mut pending) = (0, 0, 0);
         indptr.write_id(info.indptr_width(), 0)?;
@@ -252,6 +285,9 @@ impl Copy<'_> {
             if let (Some(array), Some(values)) = (&mut weights, lists.weights()) {
                 array.write(bytemuck::cast_slice(&values[list.clone()]))?;
             }
+            if let (Some(array), Some(values)) = (&mut cumulative, lists.weights()) {
+                tables::write_list(array, &values[list.clone()])?;
+            }
             if let (Some(array), Some(values)) = (&mut timestamps, lists.timestamps()) {
                 array.write(bytemuck::cast_slice(&values[list.clone()]))?;
             }
@@ -263,7 +299,7 @@ impl Copy<'_> {
         stage.advance(pending)?;
         indptr.finish()?;
         neighbors.finish()?;
-        [edge_ids, weights, timestamps].into_iter().flatten().try_for_each(ArrayWriter::finish)?;
+        [edge_ids, weights, cumulative, timestamps].into_iter().flatten().try_for_each(ArrayWriter::finish)?;
         Ok(cut)
     }
 
@@ -309,6 +345,12 @@ impl Copy<'_> {
             array.write(bytes.ok_or_else(|| damaged(self.source, "a row is missing"))?)?;
         }
         Ok(array.finish()?)
+    }
+
+    fn node_weight(&self, place: usize, id: u64) -> Result<f32> {
+        let (partition, row) = self.node(place, id)?;
+        let weight = partition.nodes(place).weights().and_then(|weights| weights.get(row));
+        weight.copied().ok_or_else(|| damaged(self.source, "a weight is missing"))
     }
 
     fn node(&self, place: usize, id: u64) -> Result<(&Partition, usize)> {
