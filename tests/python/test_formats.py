@@ -99,6 +99,7 @@ def test_weights_timestamps_and_features_do_not_depend_on_their_format(workshop)
 def test_node_columns_do_not_depend_on_their_format(workshop):
     path = workshop.path
     columns = {f"x{place}": GRAPH.x[:, place] for place in range(5)} | {"y": GRAPH.label, "when": GRAPH.time[:200]}
+    columns["share"] = GRAPH.weight[:200]
     np.savez(path / "nodes.npz", **columns)
     names = '["x0", "x1", "x2", "x3", "x4"]'
     write_npy(path / "e.npy", np.stack([GRAPH.src, GRAPH.dst], axis=1))
@@ -114,6 +115,7 @@ def test_node_columns_do_not_depend_on_their_format(workshop):
 [[nodes]]
 features.x = {{ files = "{file}", columns = {names}, dtype = "f32" }}
 labels = {{ files = "{file}", columns = ["y"], dtype = "i64" }}
+weights = {{ files = "{file}", columns = ["share"] }}
 timestamps = {{ files = "{file}", columns = ["when"] }}
 [[edges]]
 files = "e.npy"
@@ -123,6 +125,7 @@ files = "e.npy"
         nodes = dataset.only_nodes
         assert np.array_equal(nodes.features["x"], GRAPH.x)
         assert np.array_equal(nodes.label, GRAPH.label)
+        assert np.array_equal(nodes.weights, GRAPH.weight[:200])
         assert np.array_equal(nodes.timestamps, GRAPH.time[:200])
         fingerprints.add(dataset.manifest["fingerprint"])
     assert len(fingerprints) == 1

@@ -11,6 +11,7 @@ GRAPH = random_graph(nodes=700, edges=6000)
 @pytest.fixture
 def shop(workshop):
     """A workshop with a rich dataset `whole`: both layouts, weights, timestamps, edge and node features, splits."""
+    write_npy(workshop.path / "weight.npy", GRAPH.weight[:700])
     write_csv(workshop.path / "e.csv", GRAPH.edges)
     write_npy(workshop.path / "x.npy", GRAPH.x)
     write_npy(workshop.path / "label.npy", GRAPH.label)
@@ -22,6 +23,7 @@ layout = "both"
 count = 700
 features.x = { files = "x.npy" }
 labels = { files = "label.npy" }
+weights = { files = "weight.npy" }
 splits = { by = "fraction", train = 0.5, val = 0.2, test = 0.3, seed = 1 }
 
 [[edges]]
@@ -49,6 +51,7 @@ def assert_same_graph(a: Dataset, b: Dataset):
     for name, nodes in a.nodes.items():
         other = b.nodes[name]
         assert np.array_equal(nodes.label, other.label) and nodes.originals == other.originals
+        assert np.array_equal(nodes.weights, other.weights) and np.array_equal(nodes.cumulative, other.cumulative)
         for feature in nodes.features:
             assert np.array_equal(nodes.features[feature], other.features[feature])
         for split in nodes.splits:
@@ -58,7 +61,7 @@ def assert_same_graph(a: Dataset, b: Dataset):
         for feature in edges.features:
             assert np.array_equal(edges.features[feature], other.features[feature])
         for direction, lists in edges.lists.items():
-            for column in ("indptr", "neighbors", "edge_ids", "weights", "timestamps"):
+            for column in ("indptr", "neighbors", "edge_ids", "weights", "cumulative", "timestamps"):
                 assert np.array_equal(getattr(lists, column), getattr(other.lists[direction], column)), column
 
 

@@ -102,6 +102,17 @@ impl DatasetWriter {
         Ok(PlacedWriter { file, full, region, entry: (place, path.to_owned(), Arc::clone(&self.written)) })
     }
 
+    /// Maps an array that was finished, for makers that go through what they wrote.
+    ///
+    /// # Errors
+    /// When no such array was finished.
+    pub fn finished<T: Pod>(&self, place: Place, path: &str) -> Result<Array<T>> {
+        let written = self.written.lock().map_err(|_| poisoned())?;
+        let stored = written.iter().find(|(at, name, _)| *at == place && name == path).map(|(_, _, stored)| *stored);
+        let stored = stored.ok_or_else(|| Error::invalid(format!("{path} is not written yet")))?;
+        map_elements(&self.full_path(place, path), stored.bytes)
+    }
+
     /// Checks what was written against the manifest, computes the fingerprint and publishes the dataset.
     pub fn finish(self, manifest: Manifest) -> Result<Manifest> {
         self.finish_if(manifest, |_| Ok(()))
@@ -194,17 +205,21 @@ impl DatasetWriter {
     }
 
     fn create_file(&self, place: Place, path: &str) -> Result<(File, PathBuf)> {
-        let folder = match place {
-            Place::Book => "book".to_owned(),
-            Place::Part(partition) => path::part(partition),
-        };
-        let full = self.temporary.join(folder).join(path);
+        let full = self.full_path(place, path);
         if let Some(parent) = full.parent() {
             fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
         }
         let mut options = File::options();
         let file = options.read(true).write(true).create_new(true).open(&full).map_err(Error::io("create", &full))?;
         Ok((file, full))
+    }
+
+    fn full_path(&self, place: Place, path: &str) -> PathBuf {
+        let folder = match place {
+            Place::Book => "book".to_owned(),
+            Place::Part(partition) => path::part(partition),
+        };
+        self.temporary.join(folder).join(path)
     }
 }
 
@@ -267,10 +282,7 @@ impl ArrayWriter {
     pub fn finish_mapped<T: Pod>(self) -> Result<Array<T>> {
         let (full, bytes) = (self.full.clone(), self.bytes + self.buffer.len() as u64);
         self.finish()?;
-        if bytes % size_of::<T>() as u64 != 0 {
-            return Err(Error::invalid(format!("{} has no whole number of elements", full.display())));
-        }
-        Ok(Array::new(Region::map(&full, bytes)?))
+        map_elements(&full, bytes)
     }
 
     /// Ends the array; it is on disk when this returns.
@@ -303,6 +315,13 @@ impl PlacedWriter {
         self.file.sync_all().map_err(Error::io("sync", &self.full))?;
         record(self.entry, stored)
     }
+}
+
+fn map_elements<T: Pod>(full: &Path, bytes: u64) -> Result<Array<T>> {
+    if !bytes.is_multiple_of(size_of::<T>() as u64) {
+        return Err(Error::invalid(format!("{} has no whole number of elements", full.display())));
+    }
+    Ok(Array::new(Region::map(full, bytes)?))
 }
 
 fn record((place, path, written): (Place, String, Written), stored: StoredArray) -> Result<()> {

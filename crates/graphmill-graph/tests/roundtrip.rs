@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use graphmill_graph::{Dataset, Direction, OpenOptions, Storage};
+use graphmill_graph::{Dataset, DatasetWriter, Direction, OpenOptions, Place, Replace, Storage};
 use graphmill_testing::{
     Assignment, files, fingerprint, graphs, layouts, placed_graphs, read, sample, tempdir, touch_everything, write,
 };
@@ -54,6 +54,22 @@ fn verify_reads_every_byte_of_every_array() {
     assert_eq!(verified.bytes, manifest.bytes_of(|_| true) + manifest.book_bytes());
     assert_eq!(told.into_inner(), verified.bytes);
     assert_eq!(verified.arrays, files(&path).len() - 1);
+}
+
+#[test]
+fn an_array_can_be_read_back_once_it_is_finished() {
+    let folder = tempdir();
+    let writer = DatasetWriter::create(&folder.path().join("dataset"), Replace::No).unwrap();
+    let mut array = writer.array(Place::Part(0), "nodes/n/weights.f32").unwrap();
+    array.write(bytemuck::cast_slice(&[1.5f32, 0.25, 4.0])).unwrap();
+    assert!(writer.finished::<f32>(Place::Part(0), "nodes/n/weights.f32").is_err());
+    array.finish().unwrap();
+    assert_eq!(writer.finished::<f32>(Place::Part(0), "nodes/n/weights.f32").unwrap()[..], [1.5, 0.25, 4.0]);
+    assert!(writer.finished::<f32>(Place::Part(1), "nodes/n/weights.f32").is_err());
+    assert!(
+        writer.finished::<u64>(Place::Part(0), "nodes/n/weights.f32").is_err(),
+        "12 bytes are no whole numbers of 8"
+    );
 }
 
 #[test]

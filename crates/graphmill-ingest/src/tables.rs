@@ -3,7 +3,7 @@
 //! The integers of a list depend on its largest weight, and a list need not fit in memory. So a table is made in a second
 //! pass, over weights that are written already.
 
-use graphmill_graph::path::{self, EdgeArray};
+use graphmill_graph::path::{self, EdgeArray, NodeArray};
 use graphmill_graph::weights::running_sums;
 use graphmill_graph::{Array, ArrayWriter, DatasetWriter, Direction, EdgeTypeInfo, Place};
 
@@ -15,6 +15,14 @@ pub(crate) fn write_list(table: &mut ArrayWriter, weights: &[f32]) -> Result<()>
         table.write(&sum.to_le_bytes())?;
     }
     Ok(())
+}
+
+/// Writes the table of a node type whose weights are all written, in one partition.
+pub(crate) fn write_node_table(writer: &DatasetWriter, node_type: &str) -> Result<()> {
+    let weights = writer.finished(Place::Part(0), &path::node(node_type, NodeArray::Weights))?;
+    let mut table = writer.array(Place::Book, &path::node_cumulative(node_type))?;
+    write_list(&mut table, &weights)?;
+    Ok(table.finish()?)
 }
 
 /// The table of all lists of one direction.

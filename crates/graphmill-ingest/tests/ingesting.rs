@@ -45,6 +45,26 @@ proptest! {
     }
 
     #[test]
+    fn weighted_lists_have_the_tables_of_their_weights(
+        edges in prop::collection::vec((0u64..40, 0u64..3, 0..=f32::MAX.to_bits()), 0..3000),
+        undirected in any::<bool>(),
+    ) {
+        let folder = tempdir();
+        let mut csv = String::from("src,dst,w\n");
+        for (src, dst, bits) in &edges {
+            writeln!(csv, "{src},{dst},{:e}", f32::from_bits(*bits)).unwrap();
+        }
+        let toml = format!("layout = \"both\"\n[[edges]]\nfiles = \"edges.csv\"\nweight = \"w\"\nundirected = {undirected}\n");
+        let dataset = run(folder.path(), &csv, &toml, 1, OnError::Stop)?;
+        // Reading compares every table with one made in whole numbers.
+        let found = read(&dataset)?;
+        let found = found.edges.values().flat_map(|edges| &edges.edges);
+        for edge in found {
+            prop_assert_eq!(edge.weight, Some(edges[edge.id.unwrap() as usize].2));
+        }
+    }
+
+    #[test]
     fn duplicates_and_loops_go_when_asked(edges in prop::collection::vec((0u64..8, 0u64..8), 1..120)) {
         let folder = tempdir();
         let extra = "duplicates = \"drop\"\nself_loops = \"drop\"\nundirected = true\nedge_ids = true\n";
@@ -152,6 +172,49 @@ fn bad_rows_stop_with_their_place_or_are_counted() {
     let edges = read(&Dataset::open(&out).unwrap()).unwrap();
     let ids: Vec<_> = edges.edges.values().flat_map(|edges| &edges.edges).map(|edge| edge.id.unwrap()).collect();
     assert_eq!(ids, [0, 3], "ids are input rows, the skipped ones leave gaps");
+}
+
+#[test]
+fn weights_of_nodes_come_by_row_by_list_and_by_key() {
+    let toml = |id_type: &str, weights: &str| {
+        format!("[[nodes]]\n{id_type}\nweights = {{ {weights} }}\n[[edges]]\nfiles = \"edges.csv\"\n")
+    };
+    let listed = "id_type = \"int\"\nids = { files = \"w.csv\", column = \"id\" }";
+    let columns = "files = \"w.csv\", columns = [\"w\"]";
+    let keyed = format!("{columns}, key = \"id\"");
+    for (nodes, csv) in [
+        (toml("count = 4", columns), "id,w\n0,0.5\n1,0\n2,3\n3,1e-42\n"),
+        (toml("count = 4", &keyed), "id,w\n3,1e-42\n0,0.5\n2,3\n"),
+        (toml(listed, columns), "id,w\n3,1e-42\n1,0\n0,0.5\n2,3\n"),
+        (toml(listed, &keyed), "id,w\n1,0\n3,1e-42\n0,0.5\n2,3\n"),
+    ] {
+        let folder = tempdir();
+        std::fs::write(folder.path().join("w.csv"), csv).unwrap();
+        let dataset = run(folder.path(), "src,dst\n0,1\n", &nodes, PLENTY, OnError::Stop).unwrap();
+        let expected = [0.5f32, 0.0, 3.0, 1e-42].map(f32::to_bits).to_vec();
+        assert_eq!(read(&dataset).unwrap().nodes["node"].weights, Some(expected), "{nodes}");
+        assert_eq!(dataset.node_cumulative(0).unwrap(), [1 << 56, 1 << 56, 7 << 56, (7 << 56) + 1]);
+    }
+}
+
+#[test]
+fn a_weight_that_is_none_is_refused_or_leaves_zero() {
+    for wrong in ["-1", "nan", "inf", "-inf", "1e39"] {
+        for key in ["", ", key = \"id\""] {
+            let folder = tempdir();
+            std::fs::write(folder.path().join("w.csv"), format!("id,w\n0,1\n1,{wrong}\n2,2\n")).unwrap();
+            let weights = format!("weights = {{ files = \"w.csv\", columns = [\"w\"]{key} }}");
+            let toml = format!("[[nodes]]\ncount = 3\n{weights}\n[[edges]]\nfiles = \"edges.csv\"\n");
+            let refused = run(folder.path(), "src,dst\n0,1\n", &toml, PLENTY, OnError::Stop).unwrap_err().to_string();
+            assert!(refused.contains("w.csv: row 2: "), "{wrong}: {refused}");
+            let skipped = run(folder.path(), "src,dst\n0,1\n", &toml, PLENTY, OnError::Skip).unwrap();
+            assert_eq!(skipped.partition(0).unwrap().nodes(0).weights().unwrap(), [1.0, 0.0, 2.0]);
+        }
+    }
+    let folder = tempdir();
+    let toml = "[[nodes]]\nweights = { files = \"edges.csv\" }\n[[edges]]\nfiles = \"edges.csv\"\n";
+    let wide = run(folder.path(), "src,dst\n0,1\n", toml, PLENTY, OnError::Stop).unwrap_err().to_string();
+    assert!(wide.contains("expected one weight per node, found 2"), "{wide}");
 }
 
 #[test]

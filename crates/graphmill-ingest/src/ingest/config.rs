@@ -35,6 +35,7 @@ pub(super) struct NodeConfig {
     #[serde(default)]
     pub(super) features: BTreeMap<String, TensorConfig>,
     pub(super) labels: Option<LabelConfig>,
+    pub(super) weights: Option<TensorConfig>,
     pub(super) timestamps: Option<TensorConfig>,
     pub(super) splits: Option<SplitConfig>,
 }

@@ -7,6 +7,7 @@ use super::Ingest;
 use super::config::{Column as ColumnName, Keep, TensorConfig};
 use super::ids::{NodeKey, column_type};
 use super::plan::EdgePlan;
+use super::role::{Role, weight_fault};
 use super::rows::{Tally, ZEROS, fill_gap};
 use super::spool::{RawEdge, Spool};
 use crate::input::{Chunk, Column, ColumnRef, ColumnType, Source, Table, Wanted};
@@ -179,8 +180,7 @@ impl Ingest<'_> {
         for (index, &row) in chunk.rows.iter().enumerate() {
             pending.tally.meet(row);
             let weight = columns.weight.map_or(0.0, |place| f32::from_le_bytes(element(&chunk.columns[place], index)));
-            if !weight.is_finite() || weight < 0.0 {
-                let reason = format!("weight {weight} is not a finite number of at least 0");
+            if let Some(reason) = weight_fault(weight) {
                 self.bad.report(pending.tally.file(), row, reason)?;
                 continue;
             }
@@ -238,7 +238,7 @@ impl Ingest<'_> {
         rows: u64,
     ) -> Result<FeatureInfo> {
         let path = |info: &FeatureInfo| path::edge(&plan.name, EdgeArray::Feature(info));
-        let (info, found) = self.copy_rows(name, tensor, tensor.dtype, ZEROS, files, &path)?;
+        let (info, found) = self.copy_rows(name, tensor, Role::Feature, files, &path)?;
         if found != rows {
             return Err(Error::input(
                 files.join(", "),

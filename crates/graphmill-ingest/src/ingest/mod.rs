@@ -11,6 +11,7 @@ mod keys;
 mod nodes;
 mod ogb;
 mod plan;
+mod role;
 mod rows;
 pub(crate) mod splits;
 mod spool;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use graphmill_graph::{DatasetWriter, EdgeTypeName, Manifest, NodeTypeInfo, Replace};
 
 use crate::input::{BadRows, Fetcher};
+use crate::tables::write_node_table;
 use crate::{Error, Job, Result};
 
 pub use crate::input::OnError;
@@ -147,6 +149,9 @@ impl Ingest<'_> {
             *info = NodeTypeInfo { book: graphmill_graph::BookInfo::whole(count), count, ..info.clone() };
             info.original_ids = self.ids[place].kind();
             self.place_tensors(place, node, info)?;
+            if info.weights {
+                write_node_table(&self.writer, &info.name)?;
+            }
             self.write_splits(place, node, info)?;
             info.features.sort_by(|a, b| a.name.cmp(&b.name));
         }

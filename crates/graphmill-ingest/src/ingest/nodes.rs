@@ -1,14 +1,15 @@
-//! Node files into ids, features, labels, timestamps and splits.
+//! Node files into ids, features, labels, weights, timestamps and splits.
 
 use graphmill_graph::path::{self, NodeArray};
 use graphmill_graph::random::{Stream, unit};
-use graphmill_graph::{DType, FeatureInfo, LabelInfo, LabelKind, NodeTypeInfo, OriginalId, Place, PlacedWriter, Split};
+use graphmill_graph::{FeatureInfo, LabelInfo, LabelKind, NodeTypeInfo, OriginalId, Place, PlacedWriter, Split};
 
 use super::Ingest;
 use super::config::{Column as ColumnName, ColumnConfig, IdType, SplitConfig, TensorConfig};
 use super::ids::{NodeKey, column_type};
 use super::plan::NodePlan;
-use super::rows::{NO_LABEL, Tally, ZEROS, shaped, value};
+use super::role::Role;
+use super::rows::{Tally, ZEROS, shaped, value};
 use super::splits::{Shares, write_fraction, write_hashed, write_ids};
 use crate::input::{BadRows, Chunk, Column, ColumnRef, OnError, Table, Wanted};
 use crate::{Error, Result, Unit};
@@ -18,24 +19,6 @@ const SPLIT_HASH: u64 = 0x7370_6c69_7468;
 
 /// A row of an `ids` file that is no node.
 const NOBODY: u64 = u64::MAX;
-
-/// What a tensor of nodes is.
-#[derive(Clone, Copy, PartialEq)]
-enum Role {
-    Feature,
-    Label(LabelKind),
-    Timestamps,
-}
-
-impl Role {
-    /// What stands in the rows of nodes that have none. A float label of these bits is NaN, which is no class either.
-    fn fill(self) -> u8 {
-        match self {
-            Self::Label(LabelKind::Single) => NO_LABEL,
-            Self::Label(LabelKind::Multi) | Self::Feature | Self::Timestamps => ZEROS,
-        }
-    }
-}
 
 impl Ingest<'_> {
     /// Reads the listed ids of a node type, if it has any: from then on no other ids exist.
@@ -73,7 +56,7 @@ impl Ingest<'_> {
         for (name, tensor, role) in tensors(plan).filter(|(_, tensor, _)| tensor.key.is_none()) {
             let files = tensor.files.as_ref().map(super::config::Files::list).unwrap_or_default();
             let path = |found: &FeatureInfo| array_path(&plan.name, found, role);
-            let (found, rows) = self.copy_rows(&name, tensor, dtype(tensor, role), role.fill(), &files, &path)?;
+            let (found, rows) = self.copy_rows(&name, tensor, role, &files, &path)?;
             declare(info, found, role, &files)?;
             counts.push((files.join(", "), rows));
         }
@@ -109,7 +92,7 @@ impl Ingest<'_> {
         role: Role,
     ) -> Result<()> {
         let files = tensor.files.as_ref().map(super::config::Files::list).unwrap_or_default();
-        let mut wanted = vec![value(tensor, dtype(tensor, role))];
+        let mut wanted = vec![value(tensor, role.dtype(tensor))];
         if let Some(key) = &tensor.key {
             wanted.push(Wanted { columns: vec![key.reference()], kind: column_type(plan.config.id_type) });
         }
@@ -134,13 +117,17 @@ impl Ingest<'_> {
                 let Column::Rows(bytes) = &chunk.columns[0] else { continue };
                 for (index, &row) in chunk.rows.iter().enumerate() {
                     tally.meet(row);
-                    match self.whose_row(place, plan, &chunk, index, &tally, row)? {
+                    let from = &bytes[index * width..(index + 1) * width];
+                    let whose = match role.fault(from) {
+                        Some(reason) => Err(reason),
+                        None => self.whose_row(place, plan, &chunk, index, &tally, row)?,
+                    };
+                    match whose {
                         Ok(id) if std::mem::replace(&mut placed[id as usize], true) => {
                             self.bad.report(&source.name, row, "its node has an earlier row too")?;
                         }
                         Ok(id) => {
                             let target = id as usize * width;
-                            let from = &bytes[index * width..(index + 1) * width];
                             array.bytes_mut()[target..target + width].copy_from_slice(from);
                         }
                         Err(reason) => self.bad.report(&source.name, row, reason)?,
@@ -301,17 +288,9 @@ fn tensors(plan: &NodePlan) -> impl Iterator<Item = (String, &TensorConfig, Role
     let config = &plan.config;
     let features = config.features.iter().map(|(name, tensor)| (name.clone(), tensor, Role::Feature));
     let label = config.labels.iter().map(|label| ("label".to_owned(), &label.tensor, Role::Label(label.kind)));
+    let weights = config.weights.iter().map(|tensor| ("weight".to_owned(), tensor, Role::Weights));
     let timestamps = config.timestamps.iter().map(|tensor| ("timestamp".to_owned(), tensor, Role::Timestamps));
-    features.chain(label).chain(timestamps)
-}
-
-/// The element type to read a tensor as: classes are whole numbers unless told otherwise.
-fn dtype(tensor: &TensorConfig, role: Role) -> Option<DType> {
-    match role {
-        Role::Timestamps => Some(DType::I64),
-        Role::Label(LabelKind::Single) => tensor.dtype.or(Some(DType::I64)),
-        Role::Label(LabelKind::Multi) | Role::Feature => tensor.dtype,
-    }
+    features.chain(label).chain(weights).chain(timestamps)
 }
 
 fn array_path(name: &str, found: &FeatureInfo, role: Role) -> String {
@@ -320,6 +299,7 @@ fn array_path(name: &str, found: &FeatureInfo, role: Role) -> String {
         match role {
             Role::Feature => NodeArray::Feature(found),
             Role::Label(_) => NodeArray::Label(found.dtype),
+            Role::Weights => NodeArray::Weights,
             Role::Timestamps => NodeArray::Timestamps,
         },
     )
@@ -333,8 +313,10 @@ fn declare(info: &mut NodeTypeInfo, found: FeatureInfo, role: Role, files: &[Str
     match role {
         Role::Feature => info.features.push(found),
         Role::Label(LabelKind::Single) if width != 1 => return wrong("one label (or kind = \"multi\")"),
+        Role::Weights if width != 1 => return wrong("one weight"),
         Role::Timestamps if width != 1 => return wrong("one timestamp"),
         Role::Label(kind) => info.label = Some(LabelInfo { kind, dtype: found.dtype, width }),
+        Role::Weights => info.weights = true,
         Role::Timestamps => info.timestamps = true,
     }
     Ok(())

@@ -120,12 +120,12 @@ fn check_node(name: &str, config: &NodeConfig) -> std::result::Result<(), String
         return Err("`count` goes with dense ids; other ids are counted".to_owned());
     }
     let tensors = config.features.values().chain(config.labels.as_ref().map(|label| &label.tensor));
-    for tensor in tensors.chain(&config.timestamps) {
+    for tensor in tensors.chain(&config.weights).chain(&config.timestamps) {
         if tensor.files.is_none() {
-            return Err("a feature, label or timestamp needs `files`".to_owned());
+            return Err("a feature, label, weight or timestamp needs `files`".to_owned());
         }
         if config.id_type != IdType::Dense && config.ids.is_none() && tensor.key.is_none() {
-            return Err("without `ids`, a feature, label or timestamp needs a `key` column".to_owned());
+            return Err("without `ids`, a feature, label, weight or timestamp needs a `key` column".to_owned());
         }
     }
     Ok(())

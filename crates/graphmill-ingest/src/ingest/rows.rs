@@ -4,6 +4,7 @@ use graphmill_graph::{ArrayWriter, DType, FeatureInfo, Place};
 
 use super::Ingest;
 use super::config::{Column as ColumnName, TensorConfig};
+use super::role::Role;
 use crate::input::{Column, ColumnType, Table, Wanted};
 use crate::{Error, Result, Unit};
 
@@ -84,13 +85,12 @@ impl Ingest<'_> {
         &mut self,
         name: &str,
         tensor: &TensorConfig,
-        dtype: Option<DType>,
-        fill: u8,
+        role: Role,
         files: &[String],
         path: &dyn Fn(&FeatureInfo) -> String,
     ) -> Result<(FeatureInfo, u64)> {
         let stage = self.job.stage(&format!("copying {name}"), Unit::Rows, None);
-        let wanted = [value(tensor, dtype)];
+        let wanted = [value(tensor, role.dtype(tensor))];
         let mut tally = Tally::default();
         let mut output: Option<(FeatureInfo, ArrayWriter, u64)> = None;
         for source in self.fetcher.sources(files, self.job)? {
@@ -110,10 +110,15 @@ impl Ingest<'_> {
             while let Some(chunk) = table.next()? {
                 let Column::Rows(bytes) = &chunk.columns[0] else { continue };
                 for (index, &row) in chunk.rows.iter().enumerate() {
-                    fill_gap(array, info, fill, written, tally.global(row))?;
-                    array.write(&bytes[index * width..(index + 1) * width])?;
-                    *written += 1;
                     tally.meet(row);
+                    let values = &bytes[index * width..(index + 1) * width];
+                    if let Some(reason) = role.fault(values) {
+                        self.bad.report(&source.name, row, reason)?;
+                        continue;
+                    }
+                    fill_gap(array, info, role.fill(), written, tally.global(row))?;
+                    array.write(values)?;
+                    *written += 1;
                 }
                 stage.advance(chunk.rows.len() as u64)?;
             }
@@ -122,7 +127,7 @@ impl Ingest<'_> {
         let Some((info, mut array, mut written)) = output else {
             return Err(Error::option(format!("`{name}` has no files")));
         };
-        fill_gap(&mut array, &info, fill, &mut written, tally.rows())?;
+        fill_gap(&mut array, &info, role.fill(), &mut written, tally.rows())?;
         array.finish()?;
         Ok((info, tally.rows()))
     }
