@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use graphmill_graph::{Dataset, Direction, MANIFEST_FILE, Replace};
 use graphmill_ingest::partition::{Method, partition};
 use graphmill_ingest::{Error, Job};
-use graphmill_testing::{Assignment, ModelGraph, edit_manifest, files, graphs, layouts, read, sample, tempdir, write};
+use graphmill_testing::{
+    Assignment, ModelGraph, edit_manifest, files, graphs, layouts, read, reseal, sample, tempdir, write,
+};
 use proptest::prelude::*;
 
 proptest! {
@@ -52,6 +54,7 @@ fn ldg_finds_blocks_and_keeps_the_balance() {
         layout: graphmill_ingest::Layout::Both,
         edge_ids: false,
         weights: false,
+        node_weights: false,
         memory: 1 << 20,
     };
     generate(&options, &whole, Replace::No, &Job::silent()).unwrap();
@@ -74,6 +77,21 @@ fn a_source_that_lies_about_its_content_is_refused() {
     let refused = partition(&source, 2, &Method::Hash, &cut, Replace::No, &Job::silent()).unwrap_err();
     assert!(refused.to_string().contains("expected fingerprint 0123456789abcdef0123456789abcdef"), "{refused}");
     assert!(!cut.exists());
+}
+
+#[test]
+fn a_damaged_table_of_the_source_goes_no_further() {
+    let folder = tempdir();
+    let [whole, cut] = ["whole", "cut"].map(|name| folder.path().join(name));
+    write(&sample(), &whole, &[Direction::In], &Assignment::whole(&sample())).unwrap();
+    for file in files(&whole).iter().filter(|file| file.to_str().unwrap().ends_with("cumulative.u64")) {
+        std::fs::write(file, vec![0xff; std::fs::read(file).unwrap().len()]).unwrap();
+    }
+    reseal(&whole);
+    assert!(!Dataset::verify(&whole, |_| {}).unwrap().problems.is_empty());
+    partition(&Dataset::open(&whole).unwrap(), 2, &Method::Hash, &cut, Replace::No, &Job::silent()).unwrap();
+    let verified = Dataset::verify(&cut, |_| {}).unwrap();
+    assert!(verified.problems.is_empty(), "{:?}", verified.problems);
 }
 
 #[test]

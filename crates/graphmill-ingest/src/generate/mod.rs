@@ -54,6 +54,8 @@ pub struct Options {
     pub edge_ids: bool,
     /// Whether edges get random weights in (0, 1].
     pub weights: bool,
+    /// Whether nodes get random weights in (0, 1].
+    pub node_weights: bool,
     /// Bytes of memory for sorting edges.
     pub memory: u64,
 }
@@ -68,10 +70,16 @@ enum Purpose {
     Centroids = 5,
     Splits = 6,
     Weights = 7,
+    NodeWeights = 8,
 }
 
 fn stream(seed: u64, purpose: Purpose) -> Stream {
     Stream::new(seed, &[purpose as u64])
+}
+
+/// A weight in (0, 1].
+fn weight(stream: Stream, id: u64) -> f32 {
+    (1.0 - stream.unit(id)) as f32
 }
 
 /// Makes a graph.
@@ -125,7 +133,7 @@ fn write_edges(options: &Options, writer: &DatasetWriter, job: &Job<'_>) -> Resu
             .map(|index| {
                 let id = start + index as u64;
                 let (src, dst) = maker.edge(id);
-                let weight = if options.weights { (1.0 - weights.unit(id)) as f32 } else { 0.0 };
+                let weight = if options.weights { weight(weights, id) } else { 0.0 };
                 Edge { src, dst, id, timestamp: 0, weight }
             })
             .collect_into_vec(&mut chunk);
@@ -147,6 +155,10 @@ fn write_nodes(options: &Options, writer: &DatasetWriter, job: &Job<'_>) -> Resu
         let feature = FeatureInfo { name: "x".to_owned(), dtype: DType::F32, shape: vec![options.features] };
         nodes::write_features(options, classes.as_deref(), writer, &feature, job)?;
         info.features.push(feature);
+    }
+    if options.node_weights {
+        nodes::write_weights(options, writer, job)?;
+        info.weights = true;
     }
     nodes::write_splits(options, writer, &mut info, job)?;
     Ok(info)

@@ -1,4 +1,4 @@
-//! Labels, features and splits of generated nodes.
+//! Labels, features, weights and splits of generated nodes.
 
 use graphmill_graph::path::{self, NodeArray};
 use graphmill_graph::random::Stream;
@@ -6,8 +6,9 @@ use graphmill_graph::{DType, DatasetWriter, FeatureInfo, NodeTypeInfo, Place};
 use rayon::prelude::*;
 
 use super::edges::scramble;
-use super::{Kind, Options, Purpose, stream};
+use super::{Kind, Options, Purpose, stream, weight};
 use crate::ingest::splits::{Shares, write_hashed};
+use crate::tables::write_node_table;
 use crate::{Job, Result, Unit};
 
 /// The karate club's members who followed the officer, node 33, when it split.
@@ -87,6 +88,20 @@ pub(super) fn write_features(
         stage.advance(count as u64)?;
     }
     Ok(array.finish()?)
+}
+
+pub(super) fn write_weights(options: &Options, writer: &DatasetWriter, job: &Job<'_>) -> Result<()> {
+    let weights = stream(options.seed, Purpose::NodeWeights);
+    let path = path::node(crate::ingest::HOMOGENEOUS_NODE, NodeArray::Weights);
+    let mut array = writer.array(Place::Part(0), &path)?;
+    for node in 0..options.nodes {
+        if node.is_multiple_of(1 << 16) {
+            job.check()?;
+        }
+        array.write(&weight(weights, node).to_le_bytes())?;
+    }
+    array.finish()?;
+    write_node_table(writer, crate::ingest::HOMOGENEOUS_NODE)
 }
 
 /// Uniform in `[-1, 1)`.

@@ -58,6 +58,10 @@ pub(crate) struct Args {
     #[arg(long)]
     weights: bool,
 
+    /// Give nodes random weights, to draw them by
+    #[arg(long)]
+    node_weights: bool,
+
     /// Memory to sort edges in
     #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = parse_size)]
     memory: u64,
@@ -116,6 +120,7 @@ impl Args {
             },
             edge_ids: self.edge_ids || self.weights,
             weights: self.weights,
+            node_weights: self.node_weights,
             memory: self.memory,
         }
     }

@@ -61,11 +61,21 @@ fn a_node_is_isolated_when_it_has_no_edge_in_either_direction() {
 #[test]
 fn the_table_shows_what_there_is() {
     let place = Workplace::new();
-    place.succeed("generate sbm --nodes 2k --edges 9k --features 5 --out g");
+    place.succeed("generate sbm --nodes 2k --edges 9k --features 5 --node-weights --out g");
     place.succeed("partition g --parts 2 --out g2");
     let table = place.succeed("inspect g2");
-    for word in ["g2 (homogeneous)", "2,000", "9,000", "x f32[5]", "single i64", "train ", "2 by ldg", "median", "p99"]
-    {
+    for word in [
+        "g2 (homogeneous)",
+        "2,000",
+        "9,000",
+        "x f32[5]",
+        "single i64",
+        "weights",
+        "train ",
+        "2 by ldg",
+        "median",
+        "p99",
+    ] {
         assert!(table.contains(word), "{word} is missing in:\n{table}");
     }
 }

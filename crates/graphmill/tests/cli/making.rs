@@ -7,7 +7,8 @@ use crate::support::{Workplace, files_below};
 #[test]
 fn generate_writes_what_was_asked_for() {
     let place = Workplace::new();
-    let said = place.succeed("generate rmat --nodes 1k --edges 5_000 --features 4 --layout both --weights --out g");
+    let said = place
+        .succeed("generate rmat --nodes 1k --edges 5_000 --features 4 --layout both --weights --node-weights --out g");
     assert!(said.starts_with("wrote g: 1,000 nodes, 5,000 edges, "), "{said}");
     assert!(said.trim_end().ends_with("edges/s)"), "{said}");
     let report = place.inspect("g");
@@ -15,6 +16,9 @@ fn generate_writes_what_was_asked_for() {
     assert_eq!(report["num_edges"], 5000);
     assert_eq!(report["feature_bytes"], 1000 * 4 * 4);
     assert_eq!(report["edge_types"][0]["weights"], true);
+    assert_eq!(report["node_types"][0]["weights"], true);
+    assert_eq!(report["edge_data_bytes"], 2 * 5000 * (4 + 4 + 8));
+    assert_eq!(report["book_bytes"], 1000 * 8);
     assert_eq!(report["edge_types"][0]["layouts"].as_array().unwrap().len(), 2);
     assert_eq!(report["node_types"][0]["label"], Value::Null);
 }

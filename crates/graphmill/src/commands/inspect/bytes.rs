@@ -7,13 +7,13 @@ use graphmill_graph::Manifest;
 pub(super) enum Purpose {
     /// Neighbour lists: offsets and neighbours.
     Topology,
-    /// Edge ids, weights and timestamps beside the lists.
+    /// Edge ids, weights with their tables and timestamps beside the lists.
     EdgeData,
     /// Features of nodes and edges.
     Features,
     /// Labels.
     Labels,
-    /// Splits, timestamps and names of nodes, row ids.
+    /// Splits, weights, timestamps and names of nodes, row ids.
     Other,
 }
 
@@ -50,9 +50,11 @@ mod tests {
         assert_eq!(edge(EdgeArray::Indptr(Direction::In, IdWidth::U32)), Purpose::Topology);
         assert_eq!(edge(EdgeArray::Neighbors(Direction::Out, IdWidth::U64)), Purpose::Topology);
         assert_eq!(edge(EdgeArray::Weights(Direction::Out)), Purpose::EdgeData);
+        assert_eq!(edge(EdgeArray::Cumulative(Direction::In)), Purpose::EdgeData);
         assert_eq!(edge(EdgeArray::Feature(&feature)), Purpose::Features);
         assert_eq!(node(NodeArray::Feature(&feature)), Purpose::Features);
         assert_eq!(node(NodeArray::Label(DType::I64)), Purpose::Labels);
         assert_eq!(node(NodeArray::Ids(IdWidth::U32)), Purpose::Other);
+        assert_eq!(node(NodeArray::Weights), Purpose::Other);
     }
 }

@@ -71,6 +71,7 @@ fn node_types(report: &Report) -> String {
         Column::Text("features"),
         Column::Text("label"),
         Column::Text("splits"),
+        Column::Text("weights"),
         Column::Text("timestamps"),
         Column::Text("original ids"),
     ]);
@@ -82,6 +83,7 @@ fn node_types(report: &Report) -> String {
             listed(info.features.iter().map(feature), "\n"),
             info.label.as_ref().map_or(NOTHING.to_owned(), label),
             listed(splits(info), "\n"),
+            if info.weights { "f32" } else { NOTHING }.to_owned(),
             if info.timestamps { "i64" } else { NOTHING }.to_owned(),
             info.original_ids.map_or(NOTHING, OriginalKind::name).to_owned(),
         ]);
