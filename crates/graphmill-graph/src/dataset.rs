@@ -194,8 +194,8 @@ impl Dataset {
 
     /// The running sums of a node type's integer weights in the order of ids, by place, if its nodes have weights: what to
     /// draw from, whatever partitions are opened. See [`crate::weights`].
-    pub fn node_cumulative(&self, node_type: usize) -> Option<&[u64]> {
-        self.node_cumulative[node_type].as_deref()
+    pub fn node_cumulative(&self, node_type: usize) -> Option<&Array<u64>> {
+        self.node_cumulative[node_type].as_ref()
     }
 
     /// The book of an edge type's features by place, if it has any.

@@ -57,7 +57,12 @@ fn read_nodes(dataset: &Dataset, place: usize, info: &NodeTypeInfo) -> Result<Mo
         gather(count, stores.iter().flat_map(|store| (0..store.rows()).map(|row| at(store, row))))
     });
     let sums = weights.as_deref().map(running_sums);
-    assert_eq!(dataset.node_cumulative(place), sums.as_deref(), "the table of node type {}", info.name);
+    assert_eq!(
+        dataset.node_cumulative(place).map(|sums| &sums[..]),
+        sums.as_deref(),
+        "the table of node type {}",
+        info.name
+    );
     let timestamps = info.timestamps.then(|| {
         let at = |store: &NodeStore, row: usize| (store.id(row).unwrap(), store.timestamps().unwrap()[row]);
         gather(count, stores.iter().flat_map(|store| (0..store.rows()).map(|row| at(store, row))))

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{demo, generate, ingest, inspect, partition};
+use crate::commands::{bench, demo, generate, ingest, inspect, partition, sample};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -11,6 +11,8 @@ Examples:
   graphmill ingest graph.toml --out g                       read your own files
   graphmill partition g --parts 4 --out g4                  cut a dataset for four servers
   graphmill inspect g4                                      see what a dataset holds
+  graphmill sample g4 --seeds 1,2,3 --fanouts 15,10         see a batch
+  graphmill bench sample g4 --fanouts 15,10                 see how fast this machine samples
 
 `graphmill help COMMAND` tells all about a command.";
 
@@ -34,12 +36,14 @@ pub(crate) enum Command {
     Ingest(ingest::Args),
     Partition(partition::Args),
     Inspect(inspect::Args),
+    Sample(Box<sample::Args>),
+    Bench(bench::Args),
 }
 
 impl Command {
     /// Whether it makes files that must not be left half done.
     pub(crate) fn writes(&self) -> bool {
-        !matches!(self, Self::Inspect(_))
+        !matches!(self, Self::Inspect(_) | Self::Sample(_) | Self::Bench(_))
     }
 }
 

@@ -1,10 +1,13 @@
 //! The commands, one module each.
 
+pub(crate) mod bench;
 pub(crate) mod demo;
 pub(crate) mod generate;
 pub(crate) mod ingest;
 pub(crate) mod inspect;
 pub(crate) mod partition;
+pub(crate) mod sample;
+mod sampler;
 mod target;
 
 use std::process::ExitCode;
@@ -20,5 +23,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> anyhow::Result<ExitCo
         Command::Ingest(args) => ingest::run(args, context),
         Command::Partition(args) => partition::run(args, context),
         Command::Inspect(args) => inspect::run(args, context),
+        Command::Sample(args) => sample::run(args, context),
+        Command::Bench(args) => bench::run(args, context),
     }
 }

@@ -1,0 +1,47 @@
+//! What can go wrong with a loader.
+
+/// The result of everything in this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a loader could not be made or resumed, or a batch not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An option contradicts itself or another.
+    #[error("the loader cannot be made: {reason}")]
+    Options {
+        /// What is wrong, and what to do.
+        reason: String,
+    },
+    /// The dataset refused.
+    #[error(transparent)]
+    Dataset(#[from] graphmill_graph::Error),
+    /// The sampler refused.
+    #[error(transparent)]
+    Sample(#[from] graphmill_sample::Error),
+    /// A state belongs to other batches than this loader's.
+    #[error("the state does not fit this loader: its {what} is {found}, expected {expected}")]
+    State {
+        /// Which part of it.
+        what: &'static str,
+        /// What the state says.
+        found: String,
+        /// What the loader has.
+        expected: String,
+    },
+    /// A bug: sampling a batch panicked. Other batches are not affected.
+    #[error("sampling batch {g} of epoch {epoch} panicked: {message}")]
+    Panicked {
+        /// The epoch.
+        epoch: u64,
+        /// The batch.
+        g: u64,
+        /// What it said.
+        message: String,
+    },
+}
+
+impl Error {
+    pub(crate) fn options(reason: impl Into<String>) -> Self {
+        Self::Options { reason: reason.into() }
+    }
+}

@@ -1,0 +1,131 @@
+//! Which batches an epoch has, which of them a rank takes, and which seeds make a batch.
+
+use graphmill_graph::random::Permutation;
+use graphmill_sample::{BatchId, law};
+
+use super::Options;
+
+/// The order of one epoch for one rank.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Order {
+    epoch: u64,
+    seeds: u64,
+    batch_size: u64,
+    batches: u64,
+    start: u64,
+    rank: u64,
+    world_size: u64,
+    even: bool,
+    drop_last: bool,
+    permutation: Option<Permutation>,
+}
+
+impl Order {
+    /// The order of an epoch over so many seeds, from a place on.
+    pub(super) fn new(options: &Options, seeds: u64, seed: u64, epoch: u64, start: u64) -> Self {
+        let batch_size = options.batch_size as u64;
+        let batches = if options.drop_last { seeds / batch_size } else { seeds.div_ceil(batch_size) };
+        Self {
+            epoch,
+            seeds,
+            batch_size,
+            batches,
+            start: start.min(batches),
+            rank: options.rank.into(),
+            world_size: options.world_size.into(),
+            even: options.is_even(),
+            drop_last: options.drop_last,
+            permutation: options.shuffle.then(|| Permutation::new(seeds, law::shuffle(seed, epoch))),
+        }
+    }
+
+    /// How many batches the rank has.
+    pub(super) fn rounds(&self) -> u64 {
+        let left = self.batches - self.start;
+        match (self.even, self.drop_last) {
+            (true, false) => left.div_ceil(self.world_size),
+            (true, true) => left / self.world_size,
+            (false, _) => left.saturating_sub(self.rank).div_ceil(self.world_size),
+        }
+    }
+
+    /// The batch of a round.
+    pub(super) fn batch(&self, round: u64) -> BatchId {
+        let place = self.start + round * self.world_size + self.rank;
+        BatchId { epoch: self.epoch, g: place % self.batches.max(1), repeated: place >= self.batches }
+    }
+
+    /// The positions in the seed list that make a batch.
+    pub(super) fn positions(&self, g: u64) -> impl Iterator<Item = u64> + use<> {
+        let (start, permutation) = (g * self.batch_size, self.permutation);
+        let end = (start + self.batch_size).min(self.seeds);
+        (start..end).map(move |index| permutation.map_or(index, |permutation| permutation.at(index)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn all_ranks_together_meet_every_seed_once(
+            seeds in 0u64..200, batch_size in 1usize..20, world_size in 1u32..5, shuffle: bool, epoch in 0u64..3,
+        ) {
+            let mut met = vec![0; seeds as usize];
+            for rank in 0..world_size {
+                let options = Options { batch_size, world_size, rank, shuffle, ..Options::default() };
+                let order = Order::new(&options, seeds, 7, epoch, 0);
+                for round in 0..order.rounds() {
+                    let batch = order.batch(round);
+                    let positions: Vec<u64> = order.positions(batch.g).collect();
+                    prop_assert!(!positions.is_empty() && positions.len() <= batch_size);
+                    positions.iter().filter(|_| !batch.repeated).for_each(|&position| met[position as usize] += 1);
+                }
+            }
+            prop_assert!(met.iter().all(|&times| times == 1));
+        }
+
+        #[test]
+        fn even_ranks_have_equally_many_and_only_the_last_round_repeats(
+            seeds in 1u64..200, batch_size in 1usize..20, world_size in 1u32..6, drop_last: bool, start in 0u64..10,
+        ) {
+            let options =
+                |rank| Options { batch_size, world_size, rank, drop_last, even: Some(true), ..Options::default() };
+            let orders: Vec<Order> = (0..world_size).map(|rank| Order::new(&options(rank), seeds, 7, 0, start)).collect();
+            let rounds = orders[0].rounds();
+            for order in &orders {
+                prop_assert_eq!(order.rounds(), rounds);
+                for round in 0..rounds {
+                    let repeated = order.batch(round).repeated;
+                    prop_assert!(!repeated || (round + 1 == rounds && !drop_last));
+                    prop_assert!(order.batch(round).g < order.batches);
+                }
+            }
+        }
+
+        #[test]
+        fn a_resumed_order_goes_on_where_the_rounds_ended(
+            seeds in 1u64..200, batch_size in 1usize..9, before in 1u32..5, after in 1u32..5, rounds in 0u64..9,
+        ) {
+            let order = |rank, world_size, start| {
+                let options = Options { batch_size, world_size, rank, even: Some(false), ..Options::default() };
+                Order::new(&options, seeds, 7, 0, start)
+            };
+            let mut met = Vec::new();
+            let first: Vec<Order> = (0..before).map(|rank| order(rank, before, 0)).collect();
+            let had = rounds.min(first[0].rounds());
+            for one in &first {
+                met.extend((0..had.min(one.rounds())).map(|round| one.batch(round).g));
+            }
+            for rank in 0..after {
+                let one = order(rank, after, had * u64::from(before));
+                met.extend((0..one.rounds()).map(|round| one.batch(round).g));
+            }
+            met.sort_unstable();
+            prop_assert_eq!(met, (0..seeds.div_ceil(batch_size as u64)).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Threads that sample ahead of the reader, never further than the window allows.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use graphmill_sample::Batch;
+
+use super::Source;
+use super::order::Order;
+use crate::{Error, Result};
+
+/// The workers of one epoch.
+#[derive(Debug)]
+pub(super) struct Workers {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    source: Arc<Source>,
+    order: Order,
+    /// The rounds to sample.
+    rounds: Vec<u64>,
+    /// The most rounds that are claimed and not yet handed out.
+    window: usize,
+    progress: Mutex<Progress>,
+    /// A round is ready, or a worker ended.
+    ready: Condvar,
+    /// There is room in the window.
+    room: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    claimed: usize,
+    handed_out: usize,
+    ready: VecDeque<(u64, Result<Batch>)>,
+    stopped: bool,
+}
+
+impl Workers {
+    pub(super) fn start(source: &Arc<Source>, order: Order, rounds: Vec<u64>, threads: usize, window: usize) -> Self {
+        let shared = Arc::new(Shared {
+            source: Arc::clone(source),
+            order,
+            rounds,
+            window,
+            progress: Mutex::default(),
+            ready: Condvar::new(),
+            room: Condvar::new(),
+        });
+        let work = |_| {
+            let shared = Arc::clone(&shared);
+            std::thread::spawn(move || shared.work())
+        };
+        let threads = (0..threads.min(shared.rounds.len())).map(work).collect();
+        Self { shared, threads }
+    }
+
+    /// The result of a round, or of whichever is ready first.
+    pub(super) fn next(&self, wanted: Option<u64>) -> Option<(u64, Result<Batch>)> {
+        let mut progress = self.shared.lock();
+        loop {
+            if progress.handed_out == self.shared.rounds.len() {
+                return None;
+            }
+            let place = progress.ready.iter().position(|(round, _)| wanted.is_none_or(|wanted| wanted == *round));
+            if let Some(found) = place.and_then(|place| progress.ready.remove(place)) {
+                progress.handed_out += 1;
+                self.shared.room.notify_one();
+                return Some(found);
+            }
+            progress = self.shared.ready.wait(progress).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.shared.lock().stopped = true;
+        self.shared.room.notify_all();
+        for thread in self.threads.drain(..) {
+            // A worker catches the panics of sampling; nothing else of it can panic.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        let mut worker = self.source.worker();
+        while let Some(round) = self.claim() {
+            let outcome = catch_unwind(AssertUnwindSafe(|| self.source.load(&mut worker, &self.order, round)));
+            let result = outcome.unwrap_or_else(|panic| {
+                // What the sampler was doing is unknown, so it does not go on.
+                worker = self.source.new_worker();
+                let batch = self.order.batch(round);
+                Err(Error::Panicked { epoch: batch.epoch, g: batch.g, message: message(panic.as_ref()) })
+            });
+            self.lock().ready.push_back((round, result));
+            self.ready.notify_all();
+        }
+        self.source.give_back(worker);
+    }
+
+    /// The next round to sample; nothing when all are claimed or the reader has left.
+    fn claim(&self) -> Option<u64> {
+        let mut progress = self.lock();
+        loop {
+            if progress.stopped {
+                return None;
+            }
+            let round = *self.rounds.get(progress.claimed)?;
+            if progress.claimed - progress.handed_out < self.window {
+                progress.claimed += 1;
+                return Some(round);
+            }
+            progress = self.room.wait(progress).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}

@@ -1,0 +1,141 @@
+//! Seed lists: what an epoch goes over.
+
+use graphmill_graph::{Dataset, Direction, EdgeTypeName, Split};
+use graphmill_sample::{Pairs, Seeds};
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::{Error, Result};
+
+/// Nodes of one type, or pairs of one edge type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SeedList {
+    /// Nodes.
+    Nodes(Vec<u64>),
+    /// Pairs, each with a class if there are classes.
+    Pairs {
+        /// Sources.
+        src: Vec<u64>,
+        /// Targets.
+        dst: Vec<u64>,
+        /// Classes.
+        classes: Option<Vec<i64>>,
+    },
+}
+
+impl SeedList {
+    /// All nodes of a type; no name for the only one of a homogeneous graph.
+    pub fn all(dataset: &Dataset, node_type: Option<&str>) -> Result<Self> {
+        let place = dataset.resolve_node_type(node_type)?;
+        Ok(Self::Nodes((0..dataset.node_types()[place].count).collect()))
+    }
+
+    /// The nodes of a split, ascending.
+    pub fn split(dataset: &Dataset, node_type: Option<&str>, split: Split) -> Result<Self> {
+        Ok(Self::Nodes(dataset.split_ids(dataset.resolve_node_type(node_type)?, split)?))
+    }
+
+    /// Every edge of a type as a pair, in the order of the nodes that its lists belong to, then of the lists. Takes 16 bytes
+    /// for each.
+    pub fn edges(dataset: &Dataset, edge_type: Option<&EdgeTypeName>) -> Result<Self> {
+        let place = dataset.resolve_edge_type(edge_type)?;
+        let info = &dataset.edge_types()[place];
+        let direction = info.layouts.first().copied().unwrap_or(Direction::Out);
+        let owner = dataset.manifest().node_type(info.name.list_owner(direction))?;
+        let (mut owners, mut others) = (Vec::new(), Vec::new());
+        for id in 0..dataset.node_types()[owner].count {
+            let location = dataset.locate_node(owner, id)?;
+            let Some(lists) = dataset.partition(location.partition)?.edges(place).lists(direction) else { continue };
+            let list = lists.list(location.row)?;
+            owners.extend(std::iter::repeat_n(id, list.len()));
+            others.extend(list.filter_map(|position| lists.neighbors().as_slice().get(position)));
+        }
+        let (src, dst) = match direction {
+            Direction::In => (others, owners),
+            Direction::Out => (owners, others),
+        };
+        Ok(Self::Pairs { src, dst, classes: None })
+    }
+
+    /// How many seeds.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Nodes(ids) => ids.len(),
+            Self::Pairs { src, .. } => src.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Pairs must have as many targets and classes as sources.
+    pub(crate) fn check(&self) -> Result<()> {
+        let Self::Pairs { src, dst, classes } = self else { return Ok(()) };
+        if src.len() != dst.len() || classes.as_ref().is_some_and(|classes| classes.len() != src.len()) {
+            return Err(Error::options(format!(
+                "there are {} sources, {} targets and {} classes; a pair has one of each",
+                src.len(),
+                dst.len(),
+                classes.as_ref().map_or(src.len(), Vec::len),
+            )));
+        }
+        Ok(())
+    }
+
+    /// A word that names the list.
+    pub(crate) fn word(&self) -> u64 {
+        let mut hash = Xxh3::new();
+        match self {
+            Self::Nodes(ids) => hash.update(bytemuck::cast_slice(ids)),
+            Self::Pairs { src, dst, classes } => {
+                hash.update(b"pairs");
+                hash.update(bytemuck::cast_slice(src));
+                hash.update(bytemuck::cast_slice(dst));
+                hash.update(bytemuck::cast_slice(classes.as_deref().unwrap_or_default()));
+            }
+        }
+        hash.digest()
+    }
+}
+
+/// The seeds of one batch, in memory that is used again.
+#[derive(Debug, Default)]
+pub(crate) struct Cut {
+    positions: Vec<u64>,
+    ids: Vec<u64>,
+    others: Vec<u64>,
+    classes: Option<Vec<i64>>,
+}
+
+impl Cut {
+    /// Takes the seeds at positions of a list.
+    pub(crate) fn fill(&mut self, list: &SeedList, positions: impl Iterator<Item = u64>) {
+        self.positions.clear();
+        self.positions.extend(positions);
+        self.ids.clear();
+        self.others.clear();
+        self.classes = None;
+        let at = |ids: &[u64]| self.positions.iter().map(|&position| ids[position as usize]).collect::<Vec<_>>();
+        match list {
+            SeedList::Nodes(ids) => self.ids = at(ids),
+            SeedList::Pairs { src, dst, classes } => {
+                (self.ids, self.others) = (at(src), at(dst));
+                let class = |classes: &Vec<i64>| self.positions.iter().map(|&place| classes[place as usize]).collect();
+                self.classes = classes.as_ref().map(class);
+            }
+        }
+    }
+
+    pub(crate) fn seeds(&self, list: &SeedList) -> Seeds<'_> {
+        match list {
+            SeedList::Nodes(_) => Seeds::Nodes(&self.ids),
+            SeedList::Pairs { .. } => Seeds::Pairs(Pairs {
+                positions: &self.positions,
+                src: &self.ids,
+                dst: &self.others,
+                classes: self.classes.as_deref(),
+            }),
+        }
+    }
+}

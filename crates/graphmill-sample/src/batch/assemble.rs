@@ -1,0 +1,141 @@
+//! Writes what a machine has found into a batch's buffer: every tensor once, in its final form.
+
+use super::layout::{Field, Layout};
+use crate::machine::{EdgeSpace, Machine};
+use crate::plan::{Plan, TaskPlan};
+use crate::view::{Gather, Source};
+use crate::{Error, Result};
+
+/// The row of something that is missing.
+const MISSING: i64 = -1;
+
+/// Fills a buffer of the layout's size. Features and labels are left to `gather`, which is told what goes where.
+pub(crate) fn assemble(
+    plan: &Plan,
+    machine: &Machine,
+    layout: &Layout,
+    buffer: &mut [u8],
+    mut gather: impl FnMut(Gather<'_>, &mut [u8]) -> Result<()>,
+) -> Result<()> {
+    let mut rest = buffer;
+    for (index, entry) in layout.entries().iter().enumerate() {
+        let end = layout.entries().get(index + 1).map_or(layout.bytes(), |next| next.offset);
+        let (section, behind) = rest.split_at_mut(end - entry.offset);
+        let (tensor, padding) = section.split_at_mut(entry.bytes);
+        rest = behind;
+        padding.fill(0);
+        match rows(plan, machine, entry.field) {
+            Some(rows) => gather(rows, tensor)?,
+            None => fill(plan, machine, entry.field, tensor)?,
+        }
+    }
+    Ok(())
+}
+
+/// The rows that a field gathers, if it does.
+fn rows<'a>(plan: &Plan, machine: &'a Machine, field: Field) -> Option<Gather<'a>> {
+    match field {
+        Field::Feature(node_type, feature) => {
+            let feature = plan.nodes[node_type].features[feature].place;
+            let ids = machine.nodes[node_type].locals.nodes();
+            Some(Gather { source: Source::Node { node_type, feature }, ids })
+        }
+        Field::Label(node_type) => {
+            Some(Gather { source: Source::Label { node_type }, ids: machine.nodes[node_type].locals.nodes() })
+        }
+        Field::EdgeFeature(walk, feature) => {
+            let (edge_type, feature) = (plan.walks[walk].edge_type, plan.walks[walk].features[feature].place);
+            Some(Gather { source: Source::Edge { edge_type, feature }, ids: &machine.edges[walk].edge_ids })
+        }
+        _ => None,
+    }
+}
+
+fn fill(plan: &Plan, machine: &Machine, field: Field, tensor: &mut [u8]) -> Result<()> {
+    if let Field::PprScore(node_type) = field {
+        let scores = &machine.ranking().types[node_type].scores;
+        tensor.copy_from_slice(bytemuck::cast_slice(scores));
+        return Ok(());
+    }
+    let out: &mut [i64] = bytemuck::try_cast_slice_mut(tensor)
+        .map_err(|_| Error::answer("the buffer is not aligned for 64-bit numbers"))?;
+    let links = &machine.links;
+    match field {
+        Field::Seed => write_ids(out, &machine.seeds),
+        Field::SeedIndex => write_rows(out, &machine.seed_rows),
+        Field::Node(node_type) => write_ids(out, machine.nodes[node_type].locals.nodes()),
+        Field::NumSampledNodes(node_type) => write_steps(out, &machine.nodes[node_type].bounds),
+        Field::Row(walk) => write_rows(out, &machine.edges[walk].rows),
+        Field::Col(walk) => write_expanded(out, &machine.edges[walk]),
+        Field::Edge(walk) => write_ids(out, &machine.edges[walk].edge_ids),
+        Field::NumSampledEdges(walk) => write_steps(out, &machine.edges[walk].bounds),
+        Field::EdgeLabelIndex => {
+            let (src, dst) = out.split_at_mut(out.len() / 2);
+            write_both(src, &links.src_rows, &links.negative_src_rows);
+            write_both(dst, &links.dst_rows, &links.negative_dst_rows);
+        }
+        Field::EdgeLabel => {
+            let negatives = matches!(&plan.task, TaskPlan::Links(links) if links.negatives.is_some());
+            let (positive, negative) = out.split_at_mut(links.src_rows.len());
+            negative.fill(0);
+            match &links.classes {
+                None => positive.fill(1),
+                Some(classes) => positive.copy_from_slice(classes),
+            }
+            if negatives && links.classes.is_some() {
+                positive.iter_mut().for_each(|class| *class = class.wrapping_add(1));
+            }
+        }
+        Field::SrcIndex => write_rows(out, &links.src_rows),
+        Field::DstPosIndex => write_rows(out, &links.dst_rows),
+        Field::DstNegIndex => write_rows(out, &links.negative_dst_rows),
+        Field::NegativesMissing => out.fill(links.missing as i64),
+        Field::LabelPairs(place) => {
+            let pairs = &machine.labels[place];
+            write_both(out, &pairs.anchors, &pairs.labels);
+        }
+        Field::PprIndex(node_type) => {
+            let ranked = &machine.ranking().types[node_type];
+            write_both(out, &ranked.seeds, &ranked.nodes);
+        }
+        Field::PprHop(node_type) => out.copy_from_slice(&machine.ranking().types[node_type].hops),
+        Field::PprScore(_) | Field::Feature(..) | Field::Label(_) | Field::EdgeFeature(..) => {}
+    }
+    Ok(())
+}
+
+fn write_ids(out: &mut [i64], ids: &[u64]) {
+    out.copy_from_slice(bytemuck::cast_slice(ids));
+}
+
+fn write_rows(out: &mut [i64], rows: &[u32]) {
+    for (out, &row) in out.iter_mut().zip(rows) {
+        *out = if row == u32::MAX { MISSING } else { row.into() };
+    }
+}
+
+fn write_both(out: &mut [i64], first: &[u32], second: &[u32]) {
+    let (one, two) = out.split_at_mut(first.len());
+    write_rows(one, first);
+    write_rows(two, second);
+}
+
+/// Differences of running totals.
+fn write_steps(out: &mut [i64], bounds: &[usize]) {
+    let mut before = 0;
+    for (out, &bound) in out.iter_mut().zip(bounds) {
+        *out = (bound - before) as i64;
+        before = bound;
+    }
+}
+
+/// The row of each expanded node, as often as it has edges.
+fn write_expanded(out: &mut [i64], edges: &EdgeSpace) {
+    let expanded = edges.expanded.iter().cloned().flatten();
+    let mut rest = out;
+    for (row, &count) in expanded.zip(&edges.counts) {
+        let (own, behind) = rest.split_at_mut(count as usize);
+        own.fill(row as i64);
+        rest = behind;
+    }
+}

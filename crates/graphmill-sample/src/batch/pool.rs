@@ -1,0 +1,93 @@
+//! Buffers that batches live in and that return when the last user of a batch lets go. A fresh buffer of some megabytes
+//! costs more in page faults than the copy into it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::memory::Memory;
+
+/// A store of idle buffers. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Pool(Arc<Idle>);
+
+#[derive(Debug)]
+struct Idle {
+    buffers: Mutex<Vec<Memory>>,
+    /// The most buffers kept.
+    keep: usize,
+}
+
+impl Pool {
+    /// A pool that keeps up to so many idle buffers.
+    pub fn new(keep: usize) -> Self {
+        Self(Arc::new(Idle { buffers: Mutex::default(), keep }))
+    }
+
+    /// A buffer of so many bytes, whatever they hold.
+    pub fn take(&self, bytes: usize) -> Buffer {
+        let mut idle = self.0.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        let fitting = idle.iter().position(|memory| memory.len() >= bytes);
+        let memory = fitting.map(|place| idle.swap_remove(place));
+        if memory.is_none() && idle.len() >= self.0.keep {
+            // Too small for what batches have become: it makes room for one that fits.
+            idle.pop();
+        }
+        drop(idle);
+        // Some spare room, so that the next batch, a little larger, fits too.
+        let memory = memory.unwrap_or_else(|| Memory::new(bytes + bytes / 8));
+        Buffer { memory, bytes, home: Some(Arc::clone(&self.0)) }
+    }
+
+    /// Bytes of idle buffers.
+    pub fn idle_bytes(&self) -> usize {
+        self.0.buffers.lock().unwrap_or_else(PoisonError::into_inner).iter().map(Memory::len).sum()
+    }
+}
+
+/// A buffer on loan.
+#[derive(Debug)]
+pub struct Buffer {
+    memory: Memory,
+    bytes: usize,
+    home: Option<Arc<Idle>>,
+}
+
+impl Buffer {
+    /// Its bytes, at a page's boundary.
+    pub fn bytes(&self) -> &[u8] {
+        &self.memory.bytes()[..self.bytes]
+    }
+
+    /// Its bytes, to be written.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.memory.bytes_mut()[..self.bytes]
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let Some(home) = self.home.take() else { return };
+        let mut idle = home.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < home.keep && self.memory.len() > 0 {
+            idle.push(std::mem::take(&mut self.memory));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_returns_and_is_lent_again() {
+        let pool = Pool::new(1);
+        let first = pool.take(100);
+        let address = first.bytes().as_ptr();
+        drop(first);
+        let second = pool.take(60);
+        assert_eq!((second.bytes().as_ptr(), second.bytes().len()), (address, 60));
+        let other = pool.take(60);
+        assert_ne!(other.bytes().as_ptr(), address);
+        drop((second, other));
+        assert_eq!(pool.idle_bytes(), 4096);
+    }
+}

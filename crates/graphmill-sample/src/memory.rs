@@ -1,0 +1,47 @@
+//! Large memory that is used again and again: page-aligned and advised to lie in huge pages.
+
+use memmap2::{Advice, MmapMut};
+
+/// Zeroed memory of a fixed size.
+#[derive(Debug, Default)]
+pub(crate) struct Memory(Option<MmapMut>);
+
+/// A huge page, below which the advice is worth nothing.
+const HUGE: usize = 2 << 20;
+
+impl Memory {
+    /// Finds memory for at least so many bytes. It costs nothing before it is touched.
+    ///
+    /// # Panics
+    /// When there is no address space left, as every allocation of this program does.
+    pub(crate) fn new(bytes: usize) -> Self {
+        if bytes == 0 {
+            return Self(None);
+        }
+        let unit = if bytes > HUGE / 2 { HUGE } else { 4096 };
+        let memory = MmapMut::map_anon(bytes.next_multiple_of(unit)).expect("there is memory for a buffer");
+        if unit == HUGE {
+            // Advice only: without huge pages everything works, slower.
+            let _ = memory.advise(Advice::HugePage);
+        }
+        Self(Some(memory))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.0.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        self.0.as_deref_mut().unwrap_or_default()
+    }
+
+    /// The memory as words.
+    pub(crate) fn words_mut(&mut self) -> &mut [u32] {
+        // Page-aligned and a multiple of a page long; nothing is aligned like a word too.
+        bytemuck::cast_slice_mut(self.0.as_deref_mut().unwrap_or_else(|| bytemuck::cast_slice_mut::<u32, u8>(&mut [])))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes().len()
+    }
+}
