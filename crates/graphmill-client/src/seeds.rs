@@ -23,21 +23,24 @@ pub enum SeedList {
 }
 
 impl SeedList {
-    /// All nodes of a type; no name for the only one of a homogeneous graph.
+    /// All nodes of a type; a homogeneous graph's needs no name.
     pub fn all(dataset: &Dataset, node_type: Option<&str>) -> Result<Self> {
-        let place = dataset.resolve_node_type(node_type)?;
+        let place = place_of(dataset, node_type)?;
         Ok(Self::Nodes((0..dataset.node_types()[place].count).collect()))
     }
 
     /// The nodes of a split, ascending.
     pub fn split(dataset: &Dataset, node_type: Option<&str>, split: Split) -> Result<Self> {
-        Ok(Self::Nodes(dataset.split_ids(dataset.resolve_node_type(node_type)?, split)?))
+        Ok(Self::Nodes(dataset.split_ids(place_of(dataset, node_type)?, split)?))
     }
 
     /// Every edge of a type as a pair, in the order of the nodes that its lists belong to, then of the lists. Takes 16 bytes
     /// for each.
     pub fn edges(dataset: &Dataset, edge_type: Option<&EdgeTypeName>) -> Result<Self> {
-        let place = dataset.resolve_edge_type(edge_type)?;
+        let place = match edge_type {
+            Some(name) => dataset.manifest().edge_type(name)?,
+            None => dataset.resolve_edge_type(None)?,
+        };
         let info = &dataset.edge_types()[place];
         let direction = info.layouts.first().copied().unwrap_or(Direction::Out);
         let owner = dataset.manifest().node_type(info.name.list_owner(direction))?;
@@ -97,6 +100,13 @@ impl SeedList {
         }
         hash.digest()
     }
+}
+
+fn place_of(dataset: &Dataset, node_type: Option<&str>) -> Result<usize> {
+    Ok(match node_type {
+        Some(name) => dataset.manifest().node_type(name)?,
+        None => dataset.resolve_node_type(None)?,
+    })
 }
 
 /// The seeds of one batch, in memory that is used again.

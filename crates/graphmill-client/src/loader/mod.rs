@@ -147,6 +147,11 @@ impl Loader {
         Batches::new(&self.source, epoch, 0, 0, &[])
     }
 
+    /// The batches of an epoch from a round on.
+    pub fn epoch_from(&self, epoch: u64, round: u64) -> Batches {
+        Batches::new(&self.source, epoch, 0, round, &[])
+    }
+
     /// The batches of an epoch that were not handed out when a state was taken.
     ///
     /// # Errors
@@ -252,6 +257,11 @@ impl Batches {
     /// Where this epoch stands: what was handed out is not sampled again.
     pub fn state(&self) -> State {
         self.state.clone()
+    }
+
+    /// Where the time went of sampling on the caller's own thread.
+    pub fn times(&self) -> Times {
+        self.inline.as_ref().map(|worker| worker.sampler.times()).unwrap_or_default()
     }
 
     fn hand_out(&mut self, round: u64) {

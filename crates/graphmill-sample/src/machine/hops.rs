@@ -20,7 +20,6 @@ impl Machine {
             };
         }
         self.stage = Stage::Hop { hop };
-        let left = plan.config().max_edges - self.edge_count;
         for (place, walk) in plan.walks.iter().enumerate() {
             let frontier = self.frontier(walk.from, hop);
             self.edges[place].expanded.push(frontier.clone());
@@ -28,7 +27,7 @@ impl Machine {
             let stream = law::stream(Purpose::Neighbors, plan.config().seed, self.batch, hop, walk.word);
             let edge_ids = walk.edge_ids && matches!(plan.config().expand, Expand::Neighbors(_));
             let ask = Ask::Neighbors { take, stream, edge_ids };
-            self.ask(walk.edge_type, walk.direction, ask, left).rows = Some((walk.from, frontier));
+            self.ask(walk.edge_type, walk.direction, ask, plan.config().max_edges).rows = Some((walk.from, frontier));
         }
         if plan.walks.is_empty() {
             self.close_hop();

@@ -85,7 +85,7 @@ impl Machine {
             self.push.seeds.extend(space.locals.nodes().iter().map(|&id| {
                 let seed = (node_type, id);
                 let mass = BTreeMap::from([(seed, Mass { residual: alpha, ..Mass::default() })]);
-                SeedPush { seed, mass, queue: Vec::new(), touched: vec![seed] }
+                SeedPush { seed, mass, queue: vec![seed], touched: vec![seed] }
             }));
         }
         self.ask_degrees(plan)
@@ -122,8 +122,11 @@ impl Machine {
         }
         let ppr = settings(plan)?;
         let push = &mut self.push;
-        for seed in &mut push.seeds {
-            seed.enqueue(ppr, &push.degrees);
+        // In the first round the seeds themselves are queued, whatever their degree.
+        if !push.lists.is_empty() {
+            for seed in &mut push.seeds {
+                seed.enqueue(ppr, &push.degrees);
+            }
         }
         if push.seeds.iter().all(|seed| seed.queue.is_empty()) {
             return self.keep(plan);
@@ -138,8 +141,7 @@ impl Machine {
             let place = self.asked;
             let stream = law::stream(Purpose::Ppr, plan.config().seed, self.batch, 0, walk.word);
             let ask = Ask::Neighbors { take: walk.takes[0], stream, edge_ids: false };
-            let limit = plan.config().max_edges.saturating_sub(self.edge_count);
-            self.ask(walk.edge_type, walk.direction, ask, limit);
+            self.ask(walk.edge_type, walk.direction, ask, plan.config().max_edges);
             self.questions[place].ids.extend_from_slice(&self.push.asked_lists[walk.from]);
         }
         Ok(())
@@ -222,6 +224,7 @@ impl SeedPush {
             (*node, residual, mass.hop)
         };
         let pushed: Vec<(Node, f64, u32)> = self.queue.iter().map(take).collect();
+        self.touched.clear();
         for (node, residual, hop) in pushed {
             let degree = degrees.get(&node).copied().unwrap_or(0);
             if degree == 0 {

@@ -17,9 +17,7 @@ pub(super) fn of(batch: &Batch) -> Value {
     add("seed", json!(batch.ints(Field::Seed)));
     add("seed_index", json!(batch.ints(Field::SeedIndex)));
     add("nodes", nodes(batch));
-    if !matches!(plan.config().expand, Expand::Ppr(_)) {
-        add("edges", edges(batch));
-    }
+    add("edges", edges(batch));
     add("metadata", metadata(batch, plan.config()));
     Value::Object(object)
 }
@@ -48,7 +46,8 @@ fn nodes(batch: &Batch) -> Value {
 
 fn edges(batch: &Batch) -> Value {
     let plan = batch.plan();
-    let types = plan.walked().enumerate().map(|(place, name)| {
+    let has_edges = |place: &usize| batch.tensor(Field::Row(*place)).is_some();
+    let types = plan.walked().enumerate().filter(|(place, _)| has_edges(place)).map(|(place, name)| {
         let mut edges = Map::new();
         edges.insert("type".to_owned(), json!(name));
         edges.insert("row".to_owned(), json!(batch.ints(Field::Row(place))));

@@ -12,7 +12,7 @@ use std::time::Instant;
 use anyhow::Context as _;
 use graphmill_client::{Loader, Options, SeedList};
 use graphmill_graph::{Dataset, Split};
-use graphmill_sample::{Batch, BatchId, Config, Pairs, Plan, Pool, Sampler, Seeds, Task, View};
+use graphmill_sample::{Batch, BatchId, Config, Pairs, Plan, Pool, Sampler, Seeds, Task, Times, View};
 
 use super::sampler::{Opened, SamplerArgs};
 use crate::context::Context;
@@ -63,9 +63,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "E", default_value_t = 0)]
     epoch: u64,
 
-    /// The number of the batch
-    #[arg(long, value_name = "G", default_value_t = 0)]
-    batch: u64,
+    /// The number of the batch [default: all of the epoch]
+    #[arg(long, value_name = "G")]
+    batch: Option<u64>,
 
     /// Take the sampler from a JSON file (docs/sampling.md) instead of from flags
     #[arg(long, value_name = "FILE")]
@@ -121,13 +121,39 @@ pub(crate) fn run(args: &Args, _context: &Context) -> anyhow::Result<ExitCode> {
     let opened = began.elapsed();
     let config = config(args)?;
     let seeds = seeds(args, &config, &dataset)?;
-    let began = Instant::now();
-    let (batch, times) = sample(args, &dataset, config, seeds)?;
-    let sampled = began.elapsed();
+    let Some(batch_size) = args.batch_size else {
+        let began = Instant::now();
+        let (batch, times) = sample_all(args, &dataset, config, &seeds)?;
+        return print(args, &batch, &show::Clock { opened, sampled: began.elapsed(), times });
+    };
+    let options = Options {
+        batch_size: usize::try_from(batch_size)?,
+        shuffle: args.shuffle,
+        drop_last: args.drop_last,
+        threads: 0,
+        ..Options::default()
+    };
+    let loader = Loader::new(&dataset, config, seeds, options)?;
+    let count = loader.len() as u64;
+    if let Some(number) = args.batch {
+        anyhow::ensure!(number < count, "there is no batch {number}; the epoch has {count}");
+    }
+    let wanted = args.batch.map_or(0..count, |number| number..number + 1);
+    let mut batches = loader.epoch_from(args.epoch, wanted.start);
+    for _ in wanted {
+        let began = Instant::now();
+        let Some(batch) = batches.next() else { break };
+        let clock = show::Clock { opened, sampled: began.elapsed(), times: batches.times() };
+        print(args, &batch?, &clock)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(args: &Args, batch: &Batch, clock: &show::Clock) -> anyhow::Result<ExitCode> {
     if args.json {
-        output::print(&serde_json::to_string(&json::of(&batch))?)?;
+        output::print(&serde_json::to_string(&json::of(batch))?)?;
     } else {
-        output::print(&show::render(&batch, opened, sampled, times))?;
+        output::print(&show::render(batch, clock))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -174,31 +200,12 @@ fn seeds(args: &Args, config: &Config, dataset: &Dataset) -> anyhow::Result<Seed
     Ok(SeedList::Nodes(args.seeds.clone()))
 }
 
-/// Samples one batch of a loader, or all seeds as one batch.
-fn sample(
-    args: &Args,
-    dataset: &Dataset,
-    config: Config,
-    seeds: SeedList,
-) -> anyhow::Result<(Batch, graphmill_sample::Times)> {
-    if let Some(batch_size) = args.batch_size {
-        let options = Options {
-            batch_size: usize::try_from(batch_size)?,
-            shuffle: args.shuffle,
-            drop_last: args.drop_last,
-            threads: 0,
-            ..Options::default()
-        };
-        let loader = Loader::new(dataset, config, seeds, options)?;
-        let count = loader.len();
-        let batch = usize::try_from(args.batch).ok().and_then(|place| loader.epoch(args.epoch).nth(place));
-        let batch = batch.with_context(|| format!("there is no batch {}; the epoch has {count}", args.batch))??;
-        return Ok((batch, loader.report().times));
-    }
+/// Samples all seeds as one batch.
+fn sample_all(args: &Args, dataset: &Dataset, config: Config, seeds: &SeedList) -> anyhow::Result<(Batch, Times)> {
     let plan = Arc::new(Plan::new(config, dataset)?);
     let mut sampler = Sampler::new(plan, Arc::new(View::new(dataset)), Pool::new(1));
-    let id = BatchId { epoch: args.epoch, g: args.batch, repeated: false };
-    let batch = match &seeds {
+    let id = BatchId { epoch: args.epoch, g: args.batch.unwrap_or(0), repeated: false };
+    let batch = match seeds {
         SeedList::Nodes(ids) => sampler.sample(Seeds::Nodes(ids), id)?,
         SeedList::Pairs { src, dst, classes } => {
             let positions: Vec<u64> = (0..src.len() as u64).collect();

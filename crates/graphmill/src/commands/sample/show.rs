@@ -8,8 +8,15 @@ use super::drawing;
 use crate::terminal::numbers;
 use crate::terminal::table::{self, Column, Sheet};
 
-pub(super) fn render(batch: &Batch, opened: Duration, sampled: Duration, times: Times) -> String {
-    let mut parts = vec![summary(batch, opened, sampled, times), hops(batch)];
+/// How long things took.
+pub(super) struct Clock {
+    pub(super) opened: Duration,
+    pub(super) sampled: Duration,
+    pub(super) times: Times,
+}
+
+pub(super) fn render(batch: &Batch, clock: &Clock) -> String {
+    let mut parts = vec![summary(batch, clock), hops(batch)];
     if let Expand::Ppr(_) = batch.plan().config().expand {
         parts.push(ranking(batch));
     }
@@ -18,7 +25,8 @@ pub(super) fn render(batch: &Batch, opened: Duration, sampled: Duration, times: 
     parts.join("\n\n")
 }
 
-fn summary(batch: &Batch, opened: Duration, sampled: Duration, times: Times) -> String {
+fn summary(batch: &Batch, clock: &Clock) -> String {
+    let Clock { opened, sampled, times } = *clock;
     let id = batch.id();
     let milliseconds = |time: Duration| format!("{:.2} ms", 1e3 * time.as_secs_f64());
     table::of_facts([
