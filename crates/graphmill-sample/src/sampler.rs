@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::Result;
-use crate::batch::{Batch, Layout, Pool, assemble};
+use crate::batch::{Batch, Pool};
 use crate::law::BatchId;
 use crate::machine::{Machine, Seeds, Step};
-use crate::plan::{Plan, TaskPlan};
+use crate::plan::Plan;
 use crate::view::{AnswerScratch, View};
 
 /// Samples batches from a view, one at a time; one per thread.
@@ -61,10 +61,8 @@ impl Sampler {
             lap(&mut self.times.draw);
         }
         lap(&mut self.times.renumber);
-        let layout = Layout::of(&self.plan, &self.machine);
-        let mut buffer = self.pool.take(layout.bytes());
         let mut gathered = Duration::ZERO;
-        assemble(&self.plan, &self.machine, &layout, buffer.bytes_mut(), |rows, into| {
+        let batch = Batch::assemble(&self.plan, &self.machine, &self.pool, |rows, into| {
             let began = Instant::now();
             let done = self.view.gather(rows, into);
             gathered += began.elapsed();
@@ -73,14 +71,7 @@ impl Sampler {
         lap(&mut self.times.assemble);
         self.times.assemble = self.times.assemble.saturating_sub(gathered);
         self.times.gather += gathered;
-        let batch_size = match &self.plan.task {
-            TaskPlan::Links(_) => self.machine.seeds.len(),
-            TaskPlan::Nodes { .. } | TaskPlan::Anchors { .. } => {
-                // Seeds asked for come first, so the largest of their rows tells how many are distinct.
-                self.machine.seed_rows.iter().max().map_or(0, |&row| row as usize + 1)
-            }
-        };
-        Ok(Batch { id, batch_size, plan: Arc::clone(&self.plan), layout, buffer })
+        Ok(batch)
     }
 
     /// Where its time went so far.

@@ -10,7 +10,7 @@ use crate::{Error, Result};
 const MISSING: i64 = -1;
 
 /// Fills a buffer of the layout's size. Features and labels are left to `gather`, which is told what goes where.
-pub(crate) fn assemble(
+pub(super) fn assemble(
     plan: &Plan,
     machine: &Machine,
     layout: &Layout,

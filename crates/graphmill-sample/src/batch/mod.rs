@@ -8,21 +8,23 @@ use std::sync::Arc;
 
 use graphmill_graph::DType;
 
+use crate::Result;
 use crate::law::BatchId;
-use crate::plan::Plan;
+use crate::machine::Machine;
+use crate::plan::{Plan, TaskPlan};
+use crate::view::Gather;
 
-pub(crate) use assemble::assemble;
 pub use layout::{Entry, Field, Layout};
 pub use pool::{Buffer, Pool};
 
 /// A sampled batch. Its buffer goes back to its pool when it is dropped.
 #[derive(Debug)]
 pub struct Batch {
-    pub(crate) id: BatchId,
-    pub(crate) batch_size: usize,
-    pub(crate) plan: Arc<Plan>,
-    pub(crate) layout: Layout,
-    pub(crate) buffer: Buffer,
+    id: BatchId,
+    batch_size: usize,
+    plan: Arc<Plan>,
+    layout: Layout,
+    buffer: Buffer,
 }
 
 /// A tensor of a batch.
@@ -37,6 +39,28 @@ pub struct TensorView<'a> {
 }
 
 impl Batch {
+    /// Makes the batch that a machine has found. Features and labels are left to `gather`, which is told whose rows go
+    /// where.
+    ///
+    /// # Errors
+    /// When `gather` fails.
+    pub fn assemble(
+        plan: &Arc<Plan>,
+        machine: &Machine,
+        pool: &Pool,
+        gather: impl FnMut(Gather<'_>, &mut [u8]) -> Result<()>,
+    ) -> Result<Self> {
+        let layout = Layout::of(plan, machine);
+        let mut buffer = pool.take(layout.bytes());
+        assemble::assemble(plan, machine, &layout, buffer.bytes_mut(), gather)?;
+        let batch_size = match &plan.task {
+            TaskPlan::Links(_) => machine.seeds.len(),
+            // Seeds asked for come first, so the largest of their rows tells how many are distinct.
+            _ => machine.seed_rows.iter().max().map_or(0, |&row| row as usize + 1),
+        };
+        Ok(Self { id: machine.batch, batch_size, plan: Arc::clone(plan), layout, buffer })
+    }
+
     /// Which batch it is.
     pub fn id(&self) -> BatchId {
         self.id

@@ -42,21 +42,25 @@ impl Taken {
 /// Hands `count` distinct positions below `length` to `emit`; `count < length`.
 #[inline]
 pub(super) fn floyd(draws: Draws, length: usize, count: usize, taken: &mut Taken, emit: impl FnMut(usize)) {
-    if count <= FEW && u32::try_from(length).is_ok() {
-        few(draws, length as u32, count, emit);
-    } else {
-        many(draws, length, count, taken, emit);
+    match u32::try_from(length) {
+        Ok(length) if count <= 16 => few::<2>(draws, length, count, emit),
+        Ok(length) if count <= FEW => few::<6>(draws, length, count, emit),
+        _ => many(draws, length, count, taken, emit),
     }
 }
 
+/// Positions are compared eight at a time, which the compiler turns into vector instructions.
 #[inline]
-fn few(draws: Draws, length: u32, count: usize, mut emit: impl FnMut(usize)) {
-    let mut taken = [0u32; FEW];
+fn few<const EIGHTS: usize>(draws: Draws, length: u32, count: usize, mut emit: impl FnMut(usize)) {
+    // No position is the largest number: it marks a place that is still free.
+    let mut taken = [[u32::MAX; 8]; EIGHTS];
     for index in 0..count {
         let last = length - count as u32 + index as u32;
         let drawn = draws.below(index as u64, u64::from(last) + 1) as u32;
-        let position = if taken[..index].contains(&drawn) { last } else { drawn };
-        taken[index] = position;
+        let holds = |eight: &[u32; 8]| eight.iter().fold(false, |found, &position| found | (position == drawn));
+        let again = taken[..=index / 8].iter().fold(false, |found, eight| found | holds(eight));
+        let position = if again { last } else { drawn };
+        taken[index / 8][index % 8] = position;
         emit(position as usize);
     }
 }
@@ -96,7 +100,7 @@ mod tests {
             prop_assert_eq!(sorted.len(), count);
             prop_assert!(sorted.iter().all(|&position| position < length));
             if count <= FEW {
-                few(draws, length as u32, count, |position| by_eye.push(position));
+                few::<6>(draws, length as u32, count, |position| by_eye.push(position));
                 prop_assert_eq!(by_eye, by_table);
             }
         }
