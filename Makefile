@@ -15,10 +15,10 @@ FUZZ_SEEDS := $(addprefix ../crates/graphmill-graph/tests/fixtures/v1/,whole ass
 
 .PHONY: help
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## build, then generate, partition and inspect a small graph
+demo: ## build, then generate, partition, inspect and sample a small graph
 	$(CARGO) build --release -p graphmill
 	$(TARGET)/release/graphmill demo
 
@@ -49,6 +49,17 @@ audit: cargo-deny ## check the dependencies against the public advisory database
 bench: $(VENV_READY) ## measure a graph of 1 M nodes and 20 M edges
 	$(CARGO) build --release -p graphmill
 	$(VENV)/bin/python bench/foundation.py $(TARGET)/release/graphmill
+
+.PHONY: bench-sampling
+bench-sampling: ## measure the sampling kernels, and count their instructions
+	$(CARGO) build --release -p graphmill
+	$(CARGO) bench -p graphmill --bench sampling
+	if command -v valgrind > /dev/null; then $(PYTHON) bench/instructions.py $(TARGET)/release/graphmill; fi
+
+.PHONY: bench-peers
+bench-peers: ## measure sampling beside other libraries, which are installed
+	$(CARGO) build --release -p graphmill
+	$(PYTHON) bench/peers/run.py --graphmill $(TARGET)/release/graphmill
 
 .PHONY: docs
 docs: ## build the API documentation

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from reader import Dataset
+from samplers import BinarySampler, LawSampler
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -71,3 +72,8 @@ def binary() -> Path:
 @pytest.fixture
 def workshop(tmp_path: Path, binary: Path) -> Workshop:
     return Workshop(tmp_path, binary)
+
+
+@pytest.fixture(params=["law", "binary"])
+def sampler(request, workshop: Workshop) -> LawSampler | BinarySampler:
+    return LawSampler() if request.param == "law" else BinarySampler(workshop)

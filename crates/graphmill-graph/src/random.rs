@@ -47,32 +47,41 @@ pub fn unit(word: u64) -> f64 {
     (word >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
 }
 
-/// A permutation of `0..count` computed index by index: a Feistel network over the next even number of bits, walked
-/// until it lands inside. Nobody materialises it.
+/// A permutation of `0..count` computed index by index; nobody materialises it.
 #[derive(Debug, Clone, Copy)]
 pub struct Permutation {
     count: u64,
+    stream: Stream,
     half_bits: u32,
     keys: [u64; Self::ROUNDS],
 }
 
 impl Permutation {
     const ROUNDS: usize = 6;
+    /// Up to so many elements a Feistel network of a few rounds favours some permutations.
+    const SMALL: u64 = 256;
+    const SMALL_ROUNDS: u64 = 64;
 
     /// The permutation named by a stream.
     pub fn new(count: u64, stream: Stream) -> Self {
         let bits = u64::BITS - count.saturating_sub(1).leading_zeros();
         let half_bits = bits.div_ceil(2).max(1);
-        Self { count, half_bits, keys: std::array::from_fn(|round| stream.at(round as u64)) }
+        Self { count, stream, half_bits, keys: std::array::from_fn(|round| stream.at(round as u64)) }
     }
 
     /// Where an index below `count` goes.
     ///
     /// # Panics
-    /// When the index is not below `count`: the walk would never land.
+    /// When the index is not below `count`: it would go nowhere.
     #[inline]
     pub fn at(&self, index: u64) -> u64 {
         assert!(index < self.count, "index {index} of a permutation of {}", self.count);
+        if self.count <= Self::SMALL { self.swap_or_not(index) } else { self.feistel(index) }
+    }
+
+    /// A Feistel network over an even number of bits, walked until it lands inside.
+    #[inline]
+    fn feistel(&self, index: u64) -> u64 {
         let mask = (1u64 << self.half_bits) - 1;
         let mut value = index;
         loop {
@@ -85,6 +94,15 @@ impl Permutation {
                 return value;
             }
         }
+    }
+
+    /// Hoang, Morris and Rogaway's shuffle: each round pairs the elements and swaps every pair by the toss of a coin.
+    fn swap_or_not(&self, index: u64) -> u64 {
+        (0..Self::SMALL_ROUNDS).fold(index, |value, round| {
+            let other = (self.stream.below(2 * round, self.count) + self.count - value) % self.count;
+            let coin = Stream(self.stream.at(2 * round + 1)).at(value.max(other));
+            if coin & 1 == 1 { other } else { value }
+        })
     }
 }
 
@@ -99,10 +117,27 @@ mod tests {
         assert_eq!([stream.at(0), stream.at(1), stream.below(2, 1000)], WORDS);
         let permutation = Permutation::new(10, stream);
         assert_eq!((0..10).map(|index| permutation.at(index)).collect::<Vec<_>>(), ORDER);
+        let permutation = Permutation::new(1000, stream);
+        assert_eq!((0..5).map(|index| permutation.at(index)).collect::<Vec<_>>(), LARGE);
+    }
+
+    /// All 120 orders of five elements, each as likely: chi-square with 119 degrees of freedom, 99.99 % below 182.
+    #[test]
+    fn permutations_of_a_few_elements_are_fair() {
+        let mut met = std::collections::HashMap::new();
+        for seed in 0..24_000 {
+            let permutation = Permutation::new(5, Stream::new(seed, &[]));
+            let order: Vec<u64> = (0..5).map(|index| permutation.at(index)).collect();
+            *met.entry(order).or_insert(0.0) += 1.0;
+        }
+        let square: f64 = met.values().map(|count: &f64| (count - 200.0).powi(2) / 200.0).sum();
+        assert_eq!(met.len(), 120);
+        assert!(square < 182.0, "chi-square is {square}");
     }
 
     const WORDS: [u64; 3] = [0x0259_7439_7e76_4157, 0xb9b9_c8b9_5337_99cf, 867];
-    const ORDER: [u64; 10] = [8, 9, 1, 4, 5, 0, 2, 6, 3, 7];
+    const ORDER: [u64; 10] = [2, 5, 3, 8, 0, 7, 4, 6, 1, 9];
+    const LARGE: [u64; 5] = [772, 597, 557, 964, 169];
 
     proptest! {
         #[test]

@@ -52,9 +52,10 @@ fn rows<'a>(plan: &Plan, machine: &'a Machine, field: Field) -> Option<Gather<'a
 }
 
 fn fill(plan: &Plan, machine: &Machine, field: Field, tensor: &mut [u8]) -> Result<()> {
-    if let Field::PprScore(node_type) = field {
-        let scores = &machine.ranking().types[node_type].scores;
-        tensor.copy_from_slice(bytemuck::cast_slice(scores));
+    if let Field::PprScore(seed_type, node_type) = field {
+        if let Some(ranked) = machine.ranking().of(seed_type, node_type) {
+            tensor.copy_from_slice(bytemuck::cast_slice(&ranked.scores));
+        }
         return Ok(());
     }
     let out: &mut [i64] = bytemuck::try_cast_slice_mut(tensor)
@@ -94,12 +95,17 @@ fn fill(plan: &Plan, machine: &Machine, field: Field, tensor: &mut [u8]) -> Resu
             let pairs = &machine.labels[place];
             write_both(out, &pairs.anchors, &pairs.labels);
         }
-        Field::PprIndex(node_type) => {
-            let ranked = &machine.ranking().types[node_type];
-            write_both(out, &ranked.seeds, &ranked.nodes);
+        Field::PprIndex(seed_type, node_type) => {
+            if let Some(ranked) = machine.ranking().of(seed_type, node_type) {
+                write_both(out, &ranked.seeds, &ranked.nodes);
+            }
         }
-        Field::PprHop(node_type) => out.copy_from_slice(&machine.ranking().types[node_type].hops),
-        Field::PprScore(_) | Field::Feature(..) | Field::Label(_) | Field::EdgeFeature(..) => {}
+        Field::PprHop(seed_type, node_type) => {
+            if let Some(ranked) = machine.ranking().of(seed_type, node_type) {
+                out.copy_from_slice(&ranked.hops);
+            }
+        }
+        Field::PprScore(..) | Field::Feature(..) | Field::Label(_) | Field::EdgeFeature(..) => {}
     }
     Ok(())
 }

@@ -49,12 +49,12 @@ pub enum Field {
     NegativesMissing,
     /// Anchors and labels of a label edge type, by its place among those of the task.
     LabelPairs(usize),
-    /// Seeds and nodes of a node type by personalised `PageRank`.
-    PprIndex(usize),
+    /// Seeds of a node type and nodes of another by personalised `PageRank`.
+    PprIndex(usize, usize),
     /// Their scores.
-    PprScore(usize),
+    PprScore(usize, usize),
     /// Their distances.
-    PprHop(usize),
+    PprHop(usize, usize),
 }
 
 /// A tensor's place in the buffer.
@@ -98,11 +98,13 @@ impl Layout {
             }
         }
         if let Expand::Ppr(_) = plan.config().expand {
-            for (place, ranked) in machine.ranking().types.iter().enumerate() {
-                let count = ranked.nodes.len();
-                layout.ints(Field::PprIndex(place), &[2, count]);
-                layout.add(Field::PprScore(place), DType::F64, vec![count as u64]);
-                layout.ints(Field::PprHop(place), &[count]);
+            for (seeds, types) in &machine.ranking().seed_types {
+                for (place, ranked) in types.iter().enumerate() {
+                    let count = ranked.nodes.len();
+                    layout.ints(Field::PprIndex(*seeds, place), &[2, count]);
+                    layout.add(Field::PprScore(*seeds, place), DType::F64, vec![count as u64]);
+                    layout.ints(Field::PprHop(*seeds, place), &[count]);
+                }
             }
             return layout;
         }

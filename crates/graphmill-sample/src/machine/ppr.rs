@@ -44,13 +44,21 @@ struct Mass {
     hop: u32,
 }
 
-/// The kept nodes: per node type, in order.
+/// The kept nodes: for each type of seeds that there are, per node type.
 #[derive(Debug, Default)]
 pub(crate) struct Ranking {
-    pub(crate) types: Vec<Ranked>,
+    pub(crate) seed_types: Vec<(usize, Vec<Ranked>)>,
 }
 
-/// Kept nodes of one type.
+impl Ranking {
+    /// The kept nodes of one type for the seeds of one type.
+    pub(crate) fn of(&self, seed_type: usize, node_type: usize) -> Option<&Ranked> {
+        let (_, types) = self.seed_types.iter().find(|(place, _)| *place == seed_type)?;
+        types.get(node_type)
+    }
+}
+
+/// Kept nodes of one type for the seeds of one type.
 #[derive(Debug, Default)]
 pub(crate) struct Ranked {
     pub(crate) seeds: Vec<u32>,
@@ -64,7 +72,7 @@ impl Push {
         self.seeds.clear();
         self.degrees.clear();
         self.lists.clear();
-        self.ranking.types.clear();
+        self.ranking.seed_types.clear();
     }
 
     pub(super) fn ranking(&self) -> &Ranking {
@@ -177,9 +185,13 @@ impl Machine {
     fn keep(&mut self, plan: &Plan) -> Result<()> {
         let top_up = settings(plan)?.top_up;
         let seeds = std::mem::take(&mut self.push.seeds);
-        let mut types: Vec<Ranked> = plan.nodes.iter().map(|_| Ranked::default()).collect();
+        let mut ranking: Vec<(usize, Vec<Ranked>)> = Vec::new();
         let mut row = Vec::new();
         for seed in &seeds {
+            if ranking.last().is_none_or(|(seed_type, _)| *seed_type != seed.seed.0) {
+                ranking.push((seed.seed.0, plan.nodes.iter().map(|_| Ranked::default()).collect()));
+            }
+            let Some((_, types)) = ranking.last_mut() else { continue };
             row.clear();
             self.admit(plan, seed.seed.0, &[seed.seed.1], &mut row)?;
             let seed_row = row[0];
@@ -193,7 +205,7 @@ impl Machine {
             }
         }
         self.push.seeds = seeds;
-        self.push.ranking.types = types;
+        self.push.ranking.seed_types = ranking;
         self.close_hop();
         self.stage = Stage::Done;
         Ok(())

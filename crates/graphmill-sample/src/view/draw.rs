@@ -4,10 +4,10 @@
 //! pipeline over the nodes: offsets are loaded well ahead; then the positions of a node are drawn and their neighbours
 //! begin to load; only when enough others are on their way are the neighbours read.
 
-use graphmill_graph::Location;
 use graphmill_graph::random::Stream;
+use graphmill_graph::{IdSlice, Location};
 
-use super::{List, OpenLists, Stored, floyd, weighted};
+use super::{List, OpenLists, OpenPart, Stored, floyd, weighted};
 use crate::exchange::{Answer, Need, Take};
 use crate::law::Draws;
 use crate::prefetch::prefetch;
@@ -17,13 +17,15 @@ use crate::{Error, Result};
 const OFFSETS_AHEAD: usize = 32;
 /// How many nodes ahead of drawing lists are found, so that what weights say of them can load.
 const LISTS_AHEAD: usize = 12;
-/// How many drawn edges are on their way before the first of them is read.
+/// How many chosen edges are on their way before the first of them is read.
 const EDGES_AHEAD: usize = 96;
+/// A stretch of a list that is longer is copied as a whole.
+const LONG: usize = 64;
 
 /// Reusable memory of the pipeline.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    drawn: Stage,
+    chosen: Stage,
     loading: Stage,
     few: floyd::Taken,
     weighted: weighted::Taken,
@@ -31,35 +33,26 @@ pub(super) struct Scratch {
 
 impl Scratch {
     pub(super) fn bytes(&self) -> usize {
-        self.drawn.bytes() + self.loading.bytes() + self.few.bytes() + self.weighted.bytes()
+        self.chosen.bytes() + self.loading.bytes() + self.few.bytes() + self.weighted.bytes()
     }
 }
 
-/// Positions that were drawn of some nodes and not yet read.
+/// Positions that were chosen and not yet read.
 #[derive(Debug, Default)]
 struct Stage {
-    spans: Vec<Span>,
     positions: Vec<usize>,
-}
-
-/// What is taken of one list.
-#[derive(Debug, Clone, Copy)]
-struct Span {
-    partition: u32,
-    start: usize,
-    count: u32,
-    /// The edges from `start` on, or the next `count` drawn positions.
-    stretch: bool,
+    /// The partition of each, where there are several.
+    partitions: Vec<u32>,
 }
 
 impl Stage {
     fn bytes(&self) -> usize {
-        size_of::<Span>() * self.spans.capacity() + size_of::<usize>() * self.positions.capacity()
+        size_of::<usize>() * self.positions.capacity() + 4 * self.partitions.capacity()
     }
 
     fn clear(&mut self) {
-        self.spans.clear();
         self.positions.clear();
+        self.partitions.clear();
     }
 }
 
@@ -76,28 +69,25 @@ pub(super) fn draw<N: Stored>(
         answer.counts.resize(need.ids.len(), 0);
         return Ok(());
     }
-    let mut pipeline = Pipeline { lists, take, stream, edge_ids, scratch, left: need.limit, answer };
-    pipeline.run(need.ids)?;
-    if pipeline.left == u64::MAX {
-        return Err(Error::too_many_edges(need.batch, need.limit));
-    }
-    Ok(())
+    Pipeline { lists, need, take, stream, edge_ids, scratch, left: need.limit, answer }.run()
 }
 
 struct Pipeline<'a, 'g, N> {
     lists: &'a OpenLists<'g, N>,
+    need: &'a Need<'a>,
     take: Take,
     stream: Stream,
     edge_ids: bool,
     scratch: &'a mut Scratch,
-    /// Edges that may still be taken; the largest number once there were too many.
+    /// Edges that may still be taken.
     left: u64,
     answer: &'a mut Answer,
 }
 
 impl<N: Stored> Pipeline<'_, '_, N> {
-    fn run(&mut self, ids: &[u64]) -> Result<()> {
-        self.scratch.drawn.clear();
+    fn run(&mut self) -> Result<()> {
+        let ids = self.need.ids;
+        self.scratch.chosen.clear();
         self.scratch.loading.clear();
         self.answer.counts.reserve(ids.len());
         let mut ahead = [Location { partition: 0, row: 0 }; OFFSETS_AHEAD];
@@ -114,29 +104,24 @@ impl<N: Stored> Pipeline<'_, '_, N> {
                 self.lists.prefetch_offsets(*slot);
             }
             if looks_ahead {
-                self.look_ahead(ids, index, &ahead);
+                self.look_ahead(index, &ahead);
             }
-            let list = self.lists.list(location)?;
-            if !self.pick(list, Draws::new(self.stream, id))? {
-                self.left = u64::MAX;
-                return Ok(());
-            }
-            if self.scratch.drawn.positions.len() >= EDGES_AHEAD || self.scratch.drawn.spans.len() >= OFFSETS_AHEAD {
+            let Some(list) = self.lists.find(location) else { return Err(self.lists.damaged(location)) };
+            self.choose(id, list)?;
+            if self.scratch.chosen.positions.len() >= EDGES_AHEAD {
                 self.read()?;
-                std::mem::swap(&mut self.scratch.drawn, &mut self.scratch.loading);
             }
         }
         self.read()?;
-        std::mem::swap(&mut self.scratch.drawn, &mut self.scratch.loading);
         self.read()
     }
 
     /// Weighted draws read the end of a list first, then scattered sums: both begin to load here.
     #[inline]
-    fn look_ahead(&self, ids: &[u64], index: usize, ahead: &[Location; OFFSETS_AHEAD]) {
+    fn look_ahead(&self, index: usize, ahead: &[Location; OFFSETS_AHEAD]) {
         let found = |distance: usize| {
-            let later = *ids.get(index + distance)?;
-            let list = self.lists.list(ahead[(index + distance) % OFFSETS_AHEAD]).ok()?;
+            let later = *self.need.ids.get(index + distance)?;
+            let list = self.lists.find(ahead[(index + distance) % OFFSETS_AHEAD])?;
             Some((later, list, self.lists.part(list.partition).ok()?.cumulative))
         };
         if let Some((_, list, cumulative)) = found(2 * LISTS_AHEAD) {
@@ -150,119 +135,151 @@ impl<N: Stored> Pipeline<'_, '_, N> {
         }
     }
 
-    /// Chooses edges of a list; false if they are too many.
+    /// Chooses edges of a list, whose neighbours begin to load.
     #[inline]
-    fn pick(&mut self, list: List, draws: Draws) -> Result<bool> {
+    fn choose(&mut self, id: u64, list: List) -> Result<()> {
         let length = list.len();
-        let scratch = &mut *self.scratch;
-        let before = scratch.drawn.positions.len();
-        let part = self.lists.part(list.partition)?;
-        if let Take::Uniform(count) | Take::UniformReplace(count) | Take::WeightedReplace(count) = self.take
-            && u64::from(count) > self.left
-            && length > 0
-            && (length > count as usize || !matches!(self.take, Take::Uniform(_)))
-        {
-            return Ok(false);
-        }
         let stretch = match self.take {
-            Take::Nothing => Some(0),
-            Take::All => Some(length),
-            Take::First(count) => Some(length.min(count as usize)),
-            Take::Uniform(count) if length <= count as usize => Some(length),
-            Take::UniformReplace(_) if length == 0 => Some(0),
-            _ => None,
+            Take::All => length,
+            Take::First(count) => length.min(count as usize),
+            Take::Uniform(count) if length <= count as usize => length,
+            _ => return self.draw(id, list),
         };
-        let count = if let Some(count) = stretch {
-            prefetch(part.neighbors, list.start);
-            count
-        } else {
-            let positions = &mut scratch.drawn.positions;
-            let mut emit = |position: usize| {
-                prefetch(part.neighbors, list.start + position);
-                positions.push(list.start + position);
-            };
-            match self.take {
-                Take::Uniform(count) => floyd::floyd(draws, length, count as usize, &mut scratch.few, emit),
-                Take::UniformReplace(count) => {
-                    (0..count.into()).for_each(|index| emit(draws.below(index, length as u64) as usize));
-                }
-                _ => {
-                    let sums = part.cumulative.get(list.start..list.end);
-                    let sums = sums.ok_or_else(|| Error::answer("the lists have no table of weights"))?;
-                    match self.take {
-                        Take::Weighted(count) if length > count as usize => {
-                            weighted::distinct(sums, draws, count as usize, &mut scratch.weighted, emit);
-                        }
-                        Take::WeightedReplace(count) => weighted::replaced(sums, draws, count as usize, emit),
-                        _ => {
-                            let mut sum = 0;
-                            for (position, &next) in sums.iter().enumerate() {
-                                if next > sum {
-                                    emit(position);
-                                }
-                                sum = next;
-                            }
-                        }
+        self.count(stretch)?;
+        let part = self.lists.part(list.partition)?;
+        if stretch > LONG {
+            return self.copy(list, stretch);
+        }
+        prefetch(part.neighbors, list.start);
+        let positions = &mut self.scratch.chosen.positions;
+        positions.extend(list.start..list.start + stretch);
+        self.note_chosen(list, stretch);
+        Ok(())
+    }
+
+    fn draw(&mut self, id: u64, list: List) -> Result<()> {
+        let (length, scratch) = (list.len(), &mut *self.scratch);
+        let part = self.lists.part(list.partition)?;
+        let most = match self.take {
+            _ if length == 0 => 0,
+            Take::Uniform(count) | Take::UniformReplace(count) | Take::WeightedReplace(count) => count as usize,
+            _ => length,
+        };
+        if most as u64 > self.left {
+            return Err(Error::too_many_edges(self.need.batch, self.need.limit));
+        }
+        let draws = Draws::new(self.stream, id);
+        let positions = &mut scratch.chosen.positions;
+        let before = positions.len();
+        if let Take::Uniform(count) = self.take {
+            floyd::floyd(draws, (list.start, length), count as usize, &mut scratch.few, positions);
+            positions[before..].iter().for_each(|&position| prefetch(part.neighbors, position));
+            self.count(count as usize)?;
+            self.note_chosen(list, count as usize);
+            return Ok(());
+        }
+        let mut emit = |position: usize| {
+            prefetch(part.neighbors, list.start + position);
+            positions.push(list.start + position);
+        };
+        match self.take {
+            _ if length == 0 => {}
+            Take::UniformReplace(count) => {
+                (0..count.into()).for_each(|index| emit(draws.below(index, length as u64) as usize));
+            }
+            _ => {
+                let sums = part.cumulative.get(list.start..list.end);
+                let sums = sums.ok_or_else(|| Error::answer("the lists have no table of weights"))?;
+                match self.take {
+                    Take::Weighted(count) if length > count as usize => {
+                        weighted::distinct(sums, draws, count as usize, &mut scratch.weighted, emit);
+                    }
+                    Take::WeightedReplace(count) => weighted::replaced(sums, draws, count as usize, emit),
+                    _ => {
+                        let before = |position: usize| if position == 0 { 0 } else { sums[position - 1] };
+                        (0..length).filter(|&position| sums[position] > before(position)).for_each(emit);
                     }
                 }
             }
-            scratch.drawn.positions.len() - before
-        };
-        if count as u64 > self.left {
-            return Ok(false);
         }
-        self.left -= count as u64;
-        let span =
-            Span { partition: list.partition, start: list.start, count: count as u32, stretch: stretch.is_some() };
-        scratch.drawn.spans.push(span);
-        if self.edge_ids
-            && let Some(edge_ids) = part.edge_ids
-        {
-            prefetch_ids(edge_ids, &span, &scratch.drawn.positions[before..]);
-        }
-        Ok(true)
+        let count = scratch.chosen.positions.len() - before;
+        self.count(count)?;
+        self.note_chosen(list, count);
+        Ok(())
     }
 
-    /// Reads the neighbours that have had time to load.
+    fn count(&mut self, count: usize) -> Result<()> {
+        if count as u64 > self.left {
+            return Err(Error::too_many_edges(self.need.batch, self.need.limit));
+        }
+        self.left -= count as u64;
+        self.answer.counts.push(count as u32);
+        Ok(())
+    }
+
+    /// What else must be known of the last chosen positions.
+    #[inline]
+    fn note_chosen(&mut self, list: List, count: usize) {
+        let chosen = &mut self.scratch.chosen;
+        if !self.lists.is_whole() {
+            chosen.partitions.resize(chosen.positions.len(), list.partition);
+        }
+        if self.edge_ids
+            && let Ok(part) = self.lists.part(list.partition)
+            && let Some(ids) = part.edge_ids
+        {
+            let last = &chosen.positions[chosen.positions.len() - count..];
+            last.iter().for_each(|&position| match ids {
+                IdSlice::U32(ids) => prefetch(ids, position),
+                IdSlice::U64(ids) => prefetch(ids, position),
+            });
+        }
+    }
+
+    /// Reads the neighbours that have had time to load, and gives those chosen since then the same time.
     fn read(&mut self) -> Result<()> {
-        let Stage { spans, positions } = &mut self.scratch.loading;
+        let Stage { positions, partitions } = &mut self.scratch.loading;
         let out = N::vector(&mut self.answer.neighbors);
-        let mut drawn = 0;
-        for span in &*spans {
-            let part = self.lists.part(span.partition)?;
-            let count = span.count as usize;
-            if span.stretch {
-                out.extend_from_slice(&part.neighbors[span.start..span.start + count]);
-            } else {
-                out.extend(positions[drawn..drawn + count].iter().map(|&position| part.neighbors[position]));
-            }
+        if self.lists.is_whole() {
+            let part = self.lists.part(0)?;
+            out.extend(positions.iter().map(|&position| part.neighbors[position]));
             if self.edge_ids {
-                let ids = part.edge_ids.ok_or_else(|| Error::answer("the lists have no edge ids"))?;
-                let out = &mut self.answer.edge_ids;
-                if span.stretch {
-                    out.extend((span.start..span.start + count).filter_map(|position| ids.get(position)));
-                } else {
-                    out.extend(positions[drawn..drawn + count].iter().filter_map(|&position| ids.get(position)));
+                extend_ids(&mut self.answer.edge_ids, part, positions.iter().copied())?;
+            }
+        } else {
+            for (&position, &partition) in positions.iter().zip(&*partitions) {
+                let part = self.lists.part(partition)?;
+                out.push(part.neighbors[position]);
+                if self.edge_ids {
+                    extend_ids(&mut self.answer.edge_ids, part, std::iter::once(position))?;
                 }
             }
-            if !span.stretch {
-                drawn += count;
-            }
-            self.answer.counts.push(span.count);
         }
-        spans.clear();
-        positions.clear();
+        self.scratch.loading.clear();
+        std::mem::swap(&mut self.scratch.chosen, &mut self.scratch.loading);
+        Ok(())
+    }
+
+    /// Copies a long stretch, after everything that was chosen before it.
+    #[cold]
+    fn copy(&mut self, list: List, count: usize) -> Result<()> {
+        self.read()?;
+        self.read()?;
+        let part = self.lists.part(list.partition)?;
+        let stretch = list.start..list.start + count;
+        N::vector(&mut self.answer.neighbors).extend_from_slice(&part.neighbors[stretch.clone()]);
+        if self.edge_ids {
+            extend_ids(&mut self.answer.edge_ids, part, stretch)?;
+        }
         Ok(())
     }
 }
 
-fn prefetch_ids(ids: graphmill_graph::IdSlice<'_>, span: &Span, positions: &[usize]) {
-    let load = |position: usize| match ids {
-        graphmill_graph::IdSlice::U32(ids) => prefetch(ids, position),
-        graphmill_graph::IdSlice::U64(ids) => prefetch(ids, position),
-    };
-    if span.stretch {
-        load(span.start);
+fn extend_ids<N>(out: &mut Vec<u64>, part: &OpenPart<'_, N>, positions: impl Iterator<Item = usize>) -> Result<()> {
+    match part.edge_ids {
+        Some(IdSlice::U32(ids)) => out.extend(positions.map(|position| u64::from(ids[position]))),
+        Some(IdSlice::U64(ids)) => out.extend(positions.map(|position| ids[position])),
+        None => return Err(Error::answer("the lists have no edge ids")),
     }
-    positions.iter().copied().for_each(load);
+    Ok(())
 }

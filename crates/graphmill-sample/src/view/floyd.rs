@@ -2,8 +2,8 @@
 
 use crate::law::Draws;
 
-/// Up to so many positions, looking through all of them costs less than a table.
-const FEW: usize = 48;
+/// Up to so many positions, a few bits and at worst a look at all of them cost less than a table.
+const FEW: usize = 64;
 
 /// Positions taken so far, when there are many.
 #[derive(Debug, Default)]
@@ -39,33 +39,64 @@ impl Taken {
     }
 }
 
-/// Hands `count` distinct positions below `length` to `emit`; `count < length`.
+/// Appends `count` distinct positions of a list of `length` that begins at `start`; `count < length`.
 #[inline]
-pub(super) fn floyd(draws: Draws, length: usize, count: usize, taken: &mut Taken, emit: impl FnMut(usize)) {
-    match u32::try_from(length) {
-        Ok(length) if count <= 16 => few::<2>(draws, length, count, emit),
-        Ok(length) if count <= FEW => few::<6>(draws, length, count, emit),
-        _ => many(draws, length, count, taken, emit),
+pub(super) fn floyd(
+    draws: Draws,
+    (start, length): (usize, usize),
+    count: usize,
+    taken: &mut Taken,
+    positions: &mut Vec<usize>,
+) {
+    if length <= 64 {
+        short(draws, start, length, count, positions);
+    } else if count <= FEW && u32::try_from(length).is_ok() {
+        few(draws, start, length, count, positions);
+    } else {
+        many(draws, start, length, count, taken, positions);
     }
 }
 
-/// Positions are compared eight at a time, which the compiler turns into vector instructions.
+/// What was taken of a short list is one word.
 #[inline]
-fn few<const EIGHTS: usize>(draws: Draws, length: u32, count: usize, mut emit: impl FnMut(usize)) {
-    // No position is the largest number: it marks a place that is still free.
-    let mut taken = [[u32::MAX; 8]; EIGHTS];
-    for index in 0..count {
-        let last = length - count as u32 + index as u32;
-        let drawn = draws.below(index as u64, u64::from(last) + 1) as u32;
-        let holds = |eight: &[u32; 8]| eight.iter().fold(false, |found, &position| found | (position == drawn));
-        let again = taken[..=index / 8].iter().fold(false, |found, eight| found | holds(eight));
-        let position = if again { last } else { drawn };
-        taken[index / 8][index % 8] = position;
-        emit(position as usize);
-    }
+fn short(draws: Draws, start: usize, length: usize, count: usize, positions: &mut Vec<usize>) {
+    let mut taken = 0u64;
+    positions.extend((length - count..length).enumerate().map(|(index, last)| {
+        let drawn = draws.below(index as u64, last as u64 + 1) as usize;
+        let position = select(taken >> drawn & 1, last, drawn);
+        taken |= 1 << position;
+        start + position
+    }));
 }
 
-fn many(draws: Draws, length: usize, count: usize, taken: &mut Taken, mut emit: impl FnMut(usize)) {
+/// One number or the other by a bit; a coin toss that a branch would mispredict.
+#[inline]
+fn select(bit: u64, set: usize, clear: usize) -> usize {
+    clear ^ ((set ^ clear) & 0usize.wrapping_sub(bit as usize))
+}
+
+/// A bit for each position modulo their number. A bit that is set means "taken" in a list that is not longer, and "look" in a
+/// longer one, where it happens rarely.
+const BITS: usize = 1024;
+
+#[inline]
+fn few(draws: Draws, start: usize, length: usize, count: usize, positions: &mut Vec<usize>) {
+    let mut bits = [0u64; BITS / 64];
+    let mut all = [0u32; FEW];
+    positions.extend((length - count..length).enumerate().map(|(index, last)| {
+        let drawn = draws.below(index as u64, last as u64 + 1) as usize;
+        let mut again = bits[drawn % BITS / 64] >> (drawn % 64) & 1;
+        if length > BITS && again == 1 {
+            again = all[..index].contains(&(drawn as u32)).into();
+        }
+        let position = select(again, last, drawn);
+        bits[position % BITS / 64] |= 1 << (position % 64);
+        all[index] = position as u32;
+        start + position
+    }));
+}
+
+fn many(draws: Draws, start: usize, length: usize, count: usize, taken: &mut Taken, positions: &mut Vec<usize>) {
     taken.reset(count);
     for index in 0..count {
         let last = (length - count + index) as u64;
@@ -76,7 +107,7 @@ fn many(draws: Draws, length: usize, count: usize, taken: &mut Taken, mut emit: 
             taken.insert(last);
             last
         };
-        emit(position as usize);
+        positions.push(start + position as usize);
     }
 }
 
@@ -89,18 +120,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn positions_are_distinct_and_both_ways_agree(length in 2usize..2000, share in 0.0f64..1.0, seed: u64) {
+        fn positions_are_distinct_and_all_ways_agree(length in prop_oneof![2usize..65, 65usize..3000], share in 0.0f64..1.0, seed: u64) {
             let count = ((length as f64 * share) as usize).clamp(1, length - 1);
             let draws = Draws::new(Stream::new(seed, &[]), 7);
             let (mut by_table, mut by_eye) = (Vec::new(), Vec::new());
-            many(draws, length, count, &mut Taken::default(), |position| by_table.push(position));
+            many(draws, 0, length, count, &mut Taken::default(), &mut by_table);
             let mut sorted = by_table.clone();
             sorted.sort_unstable();
             sorted.dedup();
             prop_assert_eq!(sorted.len(), count);
             prop_assert!(sorted.iter().all(|&position| position < length));
             if count <= FEW {
-                few::<6>(draws, length as u32, count, |position| by_eye.push(position));
+                few(draws, 0, length, count, &mut by_eye);
+                prop_assert_eq!(&by_eye, &by_table);
+            }
+            if length <= 64 {
+                by_eye.clear();
+                short(draws, 0, length, count, &mut by_eye);
                 prop_assert_eq!(by_eye, by_table);
             }
         }

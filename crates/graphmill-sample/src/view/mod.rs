@@ -239,6 +239,12 @@ impl<'a, N: Stored> OpenLists<'a, N> {
         Self { lists, whole: None, parts: lists.parts.iter().map(|part| part.as_ref().map(open)).collect() }
     }
 
+    /// Whether one partition has all lists.
+    #[inline]
+    fn is_whole(&self) -> bool {
+        self.whole.is_some()
+    }
+
     /// Where a node's list is; its existence in a whole graph is checked by [`Self::list`].
     #[inline]
     fn locate(&self, id: u64) -> Result<Location> {
@@ -267,21 +273,33 @@ impl<'a, N: Stored> OpenLists<'a, N> {
 
     #[inline]
     fn list(&self, location: Location) -> Result<List> {
-        let part = self.part(location.partition)?;
-        let ends = match part.indptr {
-            IdSlice::U32(indptr) => pair(indptr, location.row),
-            IdSlice::U64(indptr) => pair(indptr, location.row),
-        };
-        match ends {
-            Some((start, end)) if start <= end && end <= part.neighbors.len() as u64 => {
-                Ok(List { partition: location.partition, start: start as usize, end: end as usize })
-            }
-            _ => Err(self.damaged(part, location.row)),
+        match self.find(location) {
+            Some(list) => Ok(list),
+            None => Err(self.damaged(location)),
         }
     }
 
+    /// The list at a location, if it can be read.
+    #[inline]
+    fn find(&self, location: Location) -> Option<List> {
+        let part = match &self.whole {
+            Some(part) => part,
+            None => self.parts.get(location.partition as usize)?.as_ref()?,
+        };
+        let (start, end) = match part.indptr {
+            IdSlice::U32(indptr) => pair(indptr, location.row)?,
+            IdSlice::U64(indptr) => pair(indptr, location.row)?,
+        };
+        let sound = start <= end && end <= part.neighbors.len() as u64;
+        sound.then_some(List { partition: location.partition, start: start as usize, end: end as usize })
+    }
+
     #[cold]
-    fn damaged(&self, part: &OpenPart<'a, N>, row: usize) -> Error {
+    fn damaged(&self, Location { partition, row }: Location) -> Error {
+        let part = match self.part(partition) {
+            Ok(part) => part,
+            Err(error) => return error,
+        };
         if self.whole.is_some()
             && let Err(error) = self.lists.owners.locate(row as u64)
         {

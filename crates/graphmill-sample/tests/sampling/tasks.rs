@@ -176,8 +176,8 @@ proptest! {
             }
             walk = next;
         }
-        let scores: Vec<f64> = bytemuck::cast_slice(batch.tensor(Field::PprScore(0)).unwrap().bytes).to_vec();
-        let kept = batch.ints(Field::PprIndex(0));
+        let scores: Vec<f64> = bytemuck::cast_slice(batch.tensor(Field::PprScore(0, 0)).unwrap().bytes).to_vec();
+        let kept = batch.ints(Field::PprIndex(0, 0));
         let nodes = &kept[kept.len() / 2..];
         let mut score = vec![0.0; count as usize];
         for (&row, found) in nodes.iter().zip(&scores) {

@@ -12,10 +12,10 @@ use super::target::{num_edges, num_nodes};
 use crate::cli::Cli;
 use crate::context::Context;
 use crate::terminal::numbers::parse_count;
-use crate::terminal::table::{Column, Sheet};
+use crate::terminal::table::{Column, NOTHING, Sheet};
 use crate::terminal::{numbers, output};
 
-/// See it all work: generate a graph, partition it, inspect and verify it
+/// See it all work: generate a graph, partition it, verify it, sample from it
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Number of nodes
@@ -45,8 +45,16 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     inspect.push(parts.clone().into());
     inspect.extend(words(&["--verify"]));
 
+    let mut sample = words(&["sample"]);
+    sample.push(parts.clone().into());
+    sample.extend(words(&["--split", "train", "--batch-size", "4", "--shuffle", "--batch", "0", "--fanouts", "3,2"]));
+    sample.extend(words(&["--features", "x", "--labels"]));
+    let mut bench = words(&["bench", "sample"]);
+    bench.push(parts.clone().into());
+    bench.extend(words(&["--fanouts", "15,10", "--features", "--storage", "ram", "--batches", "100"]));
+
     let mut steps = Vec::new();
-    for line in [generate, partition, inspect] {
+    for line in [generate, partition, inspect, sample, bench] {
         steps.push(step(line, context)?);
     }
     if steps.iter().any(|step| !step.succeeded) {
@@ -84,7 +92,10 @@ fn summary(steps: &[Step], whole: &Manifest, parts: &Manifest) -> String {
     let cut: u64 = parts.edge_types.iter().map(|info| info.cut).sum();
     let mut sheet = Sheet::new([Column::Text("step"), Column::Number("time"), Column::Number("edges/s")]);
     for step in steps {
+        // The others do not go over all edges.
+        let all_edges = ["generate", "partition", "inspect"].contains(&step.name.as_str());
         let rate = numbers::approximate(numbers::rate(edges, step.time));
+        let rate = if all_edges { rate } else { NOTHING.to_owned() };
         sheet.add([step.name.clone(), numbers::duration(step.time), rate]);
     }
     let same = if whole.fingerprint == parts.fingerprint { "same fingerprint" } else { "different fingerprints" };

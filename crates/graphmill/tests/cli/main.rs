@@ -4,5 +4,6 @@ mod damage;
 mod ingest;
 mod inspect;
 mod making;
+mod sample;
 mod stopping;
 mod support;

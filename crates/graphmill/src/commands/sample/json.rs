@@ -96,17 +96,31 @@ fn metadata(batch: &Batch, config: &Config) -> Value {
         object.insert("labels".to_owned(), Value::Array(labels.collect()));
     }
     if let Expand::Ppr(_) = config.expand {
-        let mut types = Map::new();
-        for (place, name) in batch.plan().node_types().enumerate() {
-            if !batch.ints(Field::Node(place)).is_empty() {
-                let [index, score, hop] = [Field::PprIndex(place), Field::PprScore(place), Field::PprHop(place)]
-                    .map(|field| tensor(batch, field));
-                types.insert(name.to_owned(), json!({"index": index, "score": score, "hop": hop}));
-            }
-        }
-        object.insert("ppr".to_owned(), Value::Object(types));
+        object.insert("ppr".to_owned(), ranking(batch));
     }
     Value::Object(object)
+}
+
+/// By seed type, then node type.
+fn ranking(batch: &Batch) -> Value {
+    let names: Vec<&str> = batch.plan().node_types().collect();
+    let mut seeds = Map::new();
+    for (from, seed_type) in names.iter().enumerate() {
+        let mut types = Map::new();
+        for (to, name) in names.iter().enumerate() {
+            let there = !batch.ints(Field::Node(to)).is_empty() && batch.tensor(Field::PprIndex(from, to)).is_some();
+            if there {
+                let [index, score, hop] =
+                    [Field::PprIndex(from, to), Field::PprScore(from, to), Field::PprHop(from, to)]
+                        .map(|field| tensor(batch, field));
+                types.insert((*name).to_owned(), json!({"index": index, "score": score, "hop": hop}));
+            }
+        }
+        if !types.is_empty() {
+            seeds.insert((*seed_type).to_owned(), Value::Object(types));
+        }
+    }
+    Value::Object(seeds)
 }
 
 fn tensor(batch: &Batch, field: Field) -> Value {

@@ -80,16 +80,17 @@ fn ranking(batch: &Batch) -> String {
         Column::Number("score"),
         Column::Number("hop"),
     ]);
-    for (place, name) in batch.plan().node_types().enumerate() {
-        let (index, hops) = (batch.ints(Field::PprIndex(place)), batch.ints(Field::PprHop(place)));
-        let scores = batch.tensor(Field::PprScore(place)).map(|tensor| tensor.bytes).unwrap_or_default();
+    let names: Vec<&str> = batch.plan().node_types().collect();
+    for (from, to) in (0..names.len()).flat_map(|from| (0..names.len()).map(move |to| (from, to))) {
+        let (index, hops) = (batch.ints(Field::PprIndex(from, to)), batch.ints(Field::PprHop(from, to)));
+        let scores = batch.tensor(Field::PprScore(from, to)).map(|tensor| tensor.bytes).unwrap_or_default();
         let scores = scores.chunks_exact(8).map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap_or_default()));
         let (seeds, nodes) = index.split_at(index.len() / 2);
-        let seed_ids = batch.ints(Field::Node(batch.plan().seed_types().0));
-        let ids = batch.ints(Field::Node(place));
+        let (seed_ids, ids) = (batch.ints(Field::Node(from)), batch.ints(Field::Node(to)));
         for (((&seed, &node), score), hop) in seeds.iter().zip(nodes).zip(scores).zip(hops).take(SHOWN) {
-            let seed = seed_ids.get(seed as usize).map_or_else(String::new, ToString::to_string);
-            sheet.add([seed, name.to_owned(), ids[node as usize].to_string(), format!("{score:.6}"), hop.to_string()]);
+            let (seed, node) = (seed_ids[seed as usize], ids[node as usize]);
+            let name = names[to].to_owned();
+            sheet.add([seed.to_string(), name, node.to_string(), format!("{score:.6}"), hop.to_string()]);
         }
     }
     sheet.render()
