@@ -7,7 +7,8 @@
 use graphmill_graph::random::Stream;
 use graphmill_graph::{IdSlice, Location};
 
-use super::{List, OpenLists, OpenPart, Stored, floyd, weighted};
+use super::weighted::{self, Weighted};
+use super::{List, OpenLists, OpenPart, Stored, floyd};
 use crate::exchange::{Answer, Need, Take};
 use crate::law::Draws;
 use crate::prefetch::prefetch;
@@ -28,7 +29,7 @@ pub(super) struct Scratch {
     chosen: Stage,
     loading: Stage,
     few: floyd::Taken,
-    weighted: weighted::Taken,
+    weighted: weighted::Scratch,
 }
 
 impl Scratch {
@@ -131,7 +132,7 @@ impl<N: Stored> Pipeline<'_, '_, N> {
             && let Some(sums) = cumulative.get(list.start..list.end)
             && let Take::Weighted(count) | Take::WeightedReplace(count) = self.take
         {
-            weighted::expect(sums, Draws::new(self.stream, later), count as usize);
+            Weighted::new(sums).expect(Draws::new(self.stream, later), count as usize);
         }
     }
 
@@ -192,9 +193,9 @@ impl<N: Stored> Pipeline<'_, '_, N> {
                 let sums = sums.ok_or_else(|| Error::answer("the lists have no table of weights"))?;
                 match self.take {
                     Take::Weighted(count) if length > count as usize => {
-                        weighted::distinct(sums, draws, count as usize, &mut scratch.weighted, emit);
+                        Weighted::new(sums).distinct(draws, count as usize, &mut scratch.weighted, emit);
                     }
-                    Take::WeightedReplace(count) => weighted::replaced(sums, draws, count as usize, emit),
+                    Take::WeightedReplace(count) => Weighted::new(sums).replaced(draws, count as usize, emit),
                     _ => {
                         let before = |position: usize| if position == 0 { 0 } else { sums[position - 1] };
                         (0..length).filter(|&position| sums[position] > before(position)).for_each(emit);

@@ -17,13 +17,14 @@ impl Taken {
     }
 
     /// Makes room for so many positions and forgets all.
-    fn reset(&mut self, count: usize) {
+    pub(super) fn reset(&mut self, count: usize) {
         self.slots.clear();
         self.slots.resize((2 * count).next_power_of_two(), 0);
     }
 
     /// Adds a position; false if it is there already.
-    fn insert(&mut self, position: u64) -> bool {
+    #[inline]
+    pub(super) fn insert(&mut self, position: u64) -> bool {
         let mask = self.slots.len() - 1;
         let mut slot = position.wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 7 & mask;
         loop {

@@ -1,120 +1,213 @@
-//! Positions of a list by weight, from the running sum of its integer weights. Everything is exact integer arithmetic
-//! (`docs/sampling.md`, section 4).
+//! Positions of a list by weight, from the running sum of its integer weights. What is drawn is exact integer arithmetic
+//! (`docs/sampling.md`, section 4); floating point only chooses where a search begins.
 
+use super::floyd;
 use crate::law::Draws;
 use crate::prefetch::prefetch;
 
-/// What was taken of a list: positions in ascending order with their weights.
-#[derive(Debug, Default)]
-pub(super) struct Taken(Vec<(usize, u64)>);
+/// Draws that do not depend on each other are made side by side, up to so many.
+const SIDE_BY_SIDE: usize = 64;
 
-impl Taken {
+/// Reusable memory of draws without replacement.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    taken: floyd::Taken,
+    /// Positions in ascending order with their weights.
+    removed: Vec<(usize, u64)>,
+}
+
+impl Scratch {
     pub(super) fn bytes(&self) -> usize {
-        size_of::<(usize, u64)>() * self.0.capacity()
+        self.taken.bytes() + size_of::<(usize, u64)>() * self.removed.capacity()
     }
 }
 
-/// Hands up to `count` distinct positions of positive weight to `emit`.
-pub(super) fn distinct(sums: &[u64], draws: Draws, count: usize, taken: &mut Taken, mut emit: impl FnMut(usize)) {
-    let mut left = sums.last().copied().unwrap_or(0);
-    taken.0.clear();
-    for index in 0..count {
-        if left == 0 {
+/// A list that is drawn from: its running sums, and how to guess where a sum is.
+#[derive(Clone, Copy)]
+pub(super) struct Weighted<'a> {
+    sums: &'a [u64],
+    total: u64,
+    /// Positions per weight.
+    scale: f64,
+}
+
+impl<'a> Weighted<'a> {
+    #[inline]
+    pub(super) fn new(sums: &'a [u64]) -> Self {
+        let total = sums.last().copied().unwrap_or(0);
+        Self { sums, total, scale: sums.len() as f64 / total as f64 }
+    }
+
+    /// Begins to load what `count` draws will look at first.
+    #[inline]
+    pub(super) fn expect(&self, draws: Draws, count: usize) {
+        for index in 0..count.min(SIDE_BY_SIDE) {
+            prefetch(self.sums, self.guess(draws.below(index as u64, self.total)));
+        }
+    }
+
+    /// Hands `count` positions to `emit`, or none if no weight is positive.
+    pub(super) fn replaced(&self, draws: Draws, count: usize, mut emit: impl FnMut(usize)) {
+        let mut drawn = [0; SIDE_BY_SIDE];
+        let mut index = 0;
+        while self.total > 0 && index < count {
+            let side_by_side = (count - index).min(SIDE_BY_SIDE);
+            self.draw(draws, index as u64, &mut drawn[..side_by_side]);
+            drawn[..side_by_side].iter().for_each(|&position| emit(position));
+            index += side_by_side;
+        }
+    }
+
+    /// Hands up to `count` distinct positions of positive weight to `emit`: draws that repeat an earlier one are refused; when
+    /// too many were, what was taken is removed before each further draw.
+    pub(super) fn distinct(&self, draws: Draws, count: usize, scratch: &mut Scratch, mut emit: impl FnMut(usize)) {
+        if self.total == 0 {
             return;
         }
-        let mut drawn = draws.below(index as u64, left);
-        let mut place = 0;
-        for &(position, weight) in &taken.0 {
-            if drawn < before(sums, position) {
-                break;
+        let attempts = 4 * count as u64 + 16;
+        scratch.taken.reset(count);
+        scratch.removed.clear();
+        let mut left = count;
+        let mut attempt = 0;
+        while left > 0 && attempt < attempts {
+            // As many as are missing never take one too many.
+            let side_by_side = left.min(SIDE_BY_SIDE).min((attempts - attempt) as usize);
+            let mut drawn = [0; SIDE_BY_SIDE];
+            self.draw(draws, attempt, &mut drawn[..side_by_side]);
+            attempt += side_by_side as u64;
+            for &position in &drawn[..side_by_side] {
+                if scratch.taken.insert(position as u64) {
+                    scratch.removed.push((position, self.weight(position)));
+                    left -= 1;
+                    emit(position);
+                }
             }
-            drawn = drawn.wrapping_add(weight);
-            place += 1;
         }
-        let position = find(sums, drawn);
-        // A damaged table of a mapped dataset may not ascend; it must not panic.
-        let weight = sums[position].saturating_sub(before(sums, position));
-        taken.0.insert(place, (position, weight));
-        left = left.saturating_sub(weight.max(1));
-        emit(position);
-    }
-}
-
-/// Hands `count` positions to `emit`, or none if no weight is positive.
-pub(super) fn replaced(sums: &[u64], draws: Draws, count: usize, mut emit: impl FnMut(usize)) {
-    let total = sums.last().copied().unwrap_or(0);
-    if total > 0 {
-        for index in 0..count {
-            emit(find(sums, draws.below(index as u64, total)));
+        if left > 0 {
+            self.remaining(draws, attempts, left, &mut scratch.removed, emit);
         }
     }
-}
 
-/// Begins to load what the draws will look at: exactly so where nothing is taken away and weights are alike.
-pub(super) fn expect(sums: &[u64], draws: Draws, count: usize) {
-    let Some(&total) = sums.last() else { return };
-    for index in 0..count.min(32) {
-        prefetch(sums, guess(sums.len(), draws.below(index as u64, total.max(1)), total));
-    }
-}
-
-/// The sum before a position.
-fn before(sums: &[u64], position: usize) -> u64 {
-    position.checked_sub(1).map_or(0, |last| sums[last])
-}
-
-/// Where a sum would be if all weights were alike.
-fn guess(length: usize, wanted: u64, total: u64) -> usize {
-    // Floating point only chooses where the search begins, never what it finds.
-    ((wanted as f64 / total as f64 * length as f64) as usize).min(length - 1)
-}
-
-/// The first position whose sum exceeds `wanted`, which is below the last sum. Searches outward from a guess, so that lists
-/// with weights of one size cost a cache line or two, and any list at most twice the logarithm of its length.
-pub(super) fn find(sums: &[u64], wanted: u64) -> usize {
-    let length = sums.len();
-    let start = guess(length, wanted, sums[length - 1]);
-    let (mut low, mut high);
-    let mut stride = 8;
-    if sums[start] > wanted {
-        high = start;
-        low = start;
-        loop {
-            low = low.saturating_sub(stride);
-            if low == 0 || sums[low] <= wanted {
-                break;
+    /// Draws from what was not removed, while there is any.
+    #[cold]
+    fn remaining(
+        &self,
+        draws: Draws,
+        attempts: u64,
+        count: usize,
+        removed: &mut Vec<(usize, u64)>,
+        mut emit: impl FnMut(usize),
+    ) {
+        removed.sort_unstable();
+        let mut left = removed.iter().fold(self.total, |left, (_, weight)| left.saturating_sub(*weight));
+        for attempt in attempts..attempts + count as u64 {
+            if left == 0 {
+                return;
             }
-            high = low;
-            stride *= 2;
+            let mut drawn = draws.below(attempt, left);
+            let mut place = 0;
+            for &(position, weight) in &*removed {
+                if drawn < self.sums[position].saturating_sub(weight) {
+                    break;
+                }
+                drawn = drawn.wrapping_add(weight);
+                place += 1;
+            }
+            let position = self.find(drawn);
+            // A damaged table of a mapped dataset may not ascend; it must not panic, nor draw for ever.
+            let weight = self.weight(position).max(1);
+            removed.insert(place, (position, weight));
+            left = left.saturating_sub(weight);
+            emit(position);
         }
-    } else {
-        low = start + 1;
-        high = low;
-        while high < length && sums[high] <= wanted {
-            low = high + 1;
-            high = (high + stride).min(length);
-            stride *= 2;
-        }
-        high = high.min(length - 1);
     }
-    (low + sums[low..=high].partition_point(|&sum| sum <= wanted)).min(length - 1)
+
+    fn weight(&self, position: usize) -> u64 {
+        self.sums[position].saturating_sub(position.checked_sub(1).map_or(0, |before| self.sums[before]))
+    }
+
+    /// Positions for some words from an index on. Guessing, looking there and guessing again ends a few places from where it
+    /// should; the loads of all second guesses are under way before the first is looked at.
+    #[inline]
+    fn draw(&self, draws: Draws, first: u64, positions: &mut [usize]) {
+        let wanted = |index: usize| draws.below(first + index as u64, self.total);
+        if self.sums.len() > SHORT {
+            for (index, position) in positions.iter_mut().enumerate() {
+                *position = self.nearer(self.guess(wanted(index)), wanted(index));
+                prefetch(self.sums, *position);
+            }
+            for (index, position) in positions.iter_mut().enumerate() {
+                *position = self.near(self.nearer(*position, wanted(index)), wanted(index));
+            }
+        } else {
+            for (index, position) in positions.iter_mut().enumerate() {
+                *position = self.find(wanted(index));
+            }
+        }
+    }
+
+    /// Where a sum would be if all weights were alike.
+    #[inline]
+    fn guess(&self, wanted: u64) -> usize {
+        ((wanted as f64 * self.scale) as usize).min(self.sums.len().saturating_sub(1))
+    }
+
+    /// Where a sum would be, seen from a position, if the weights from there on were alike.
+    #[inline]
+    fn nearer(&self, position: usize, wanted: u64) -> usize {
+        let missing = wanted.wrapping_sub(self.sums[position]).cast_signed();
+        let steps = (missing as f64 * self.scale) as isize;
+        position.saturating_add_signed(steps).min(self.sums.len() - 1)
+    }
+
+    /// The first position whose sum exceeds `wanted`, which is mostly a few places from `position`.
+    #[inline]
+    fn near(&self, mut position: usize, wanted: u64) -> usize {
+        for _ in 0..NEAR {
+            if self.sums[position] <= wanted {
+                position = (position + 1).min(self.sums.len() - 1);
+            } else if position > 0 && self.sums[position - 1] > wanted {
+                position -= 1;
+            } else {
+                return position;
+            }
+        }
+        self.find(wanted)
+    }
+
+    /// The first position whose sum exceeds `wanted`, which is below the last sum, whatever the weights.
+    #[inline]
+    fn find(&self, wanted: u64) -> usize {
+        // The last place is for damaged tables, which may not ascend.
+        self.sums.partition_point(|&sum| sum <= wanted).min(self.sums.len() - 1)
+    }
 }
+
+/// Lists that are not longer lie in a few cache lines, and are searched by halves.
+const SHORT: usize = 64;
+/// Steps from the last guess before a search by halves.
+const NEAR: usize = 12;
 
 #[cfg(test)]
 mod tests {
+    use graphmill_graph::random::Stream;
     use proptest::prelude::*;
 
     use super::*;
 
     proptest! {
         #[test]
-        fn the_search_finds_what_a_scan_finds(weights in proptest::collection::vec(prop_oneof![Just(0u64), 1u64..9, 1u64 << 40..1 << 41], 1..200), word: u64) {
+        fn the_search_finds_what_a_scan_finds(weights in proptest::collection::vec(prop_oneof![Just(0u64), 1u64..9, 1u64 << 40..1 << 41], 1..500), word: u64) {
             let sums: Vec<u64> = weights.iter().scan(0, |sum, weight| { *sum += weight; Some(*sum) }).collect();
             let total = sums[sums.len() - 1];
             prop_assume!(total > 0);
-            let wanted = word % total;
-            let scanned = sums.iter().position(|&sum| sum > wanted);
-            prop_assert_eq!(Some(find(&sums, wanted)), scanned);
+            let draws = Draws::new(Stream::new(word, &[]), 0);
+            let mut found = [0; 9];
+            Weighted::new(&sums).draw(draws, 3, &mut found);
+            for (index, found) in (3..).zip(found) {
+                let wanted = draws.below(index, total);
+                prop_assert_eq!(Some(found), sums.iter().position(|&sum| sum > wanted));
+            }
         }
     }
 }

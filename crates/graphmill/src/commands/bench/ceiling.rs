@@ -2,62 +2,69 @@
 
 use std::time::Instant;
 
-use graphmill_graph::random::Stream;
-use graphmill_graph::{Dataset, Tensor};
+use graphmill_graph::Dataset;
+use graphmill_sample::{Batch, Field};
 
-/// Bandwidths in bytes per second.
+/// Bandwidths in bytes per second, one thread.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub(crate) struct Ceiling {
-    /// Reading rows of the largest feature at random places, and doing nothing with them.
+    /// Fetching the same rows in the same order, and doing nothing with them.
     pub(crate) random_read_bytes_per_s: f64,
     /// Copying a large stretch of memory to another.
     pub(crate) copy_bytes_per_s: f64,
 }
 
-/// Bytes read or copied in one measurement.
-const BYTES: usize = 256 << 20;
+/// The nodes of some measured batches, per node type.
+#[derive(Debug, Default)]
+pub(crate) struct Rows(Vec<Vec<u64>>);
 
-/// Measures on one thread; nothing if no node type has features.
-pub(crate) fn measure(dataset: &Dataset) -> Option<Ceiling> {
-    let features = |place: usize| {
-        dataset
-            .partition(0)
-            .ok()
-            .into_iter()
-            .flat_map(move |part| (0..).map_while(move |feature| part.nodes(place).feature(feature)))
-    };
-    let tensor = (0..dataset.node_types().len()).flat_map(features).max_by_key(|tensor| tensor.bytes().len())?;
-    if tensor.row_bytes() == 0 || tensor.rows() == 0 {
-        return None;
+/// Nodes that are remembered; a few batches say enough.
+const MOST_NODES: usize = 400_000;
+/// Bytes copied in one measurement.
+const COPIED: usize = 256 << 20;
+const LINE: usize = 64;
+
+impl Rows {
+    /// Remembers the nodes of a batch, unless there are enough.
+    pub(crate) fn add(&mut self, batch: &Batch) {
+        self.0.resize(batch.plan().node_types().len(), Vec::new());
+        for (place, ids) in self.0.iter_mut().enumerate() {
+            if ids.len() < MOST_NODES {
+                ids.extend(batch.ints(Field::Node(place)).iter().map(|&id| id as u64));
+            }
+        }
     }
-    let best = |measure: &dyn Fn() -> f64| (0..3).map(|_| measure()).fold(0.0, f64::max);
-    Some(Ceiling { random_read_bytes_per_s: best(&|| random_read(tensor)), copy_bytes_per_s: best(&copy) })
+
+    /// Measures with these nodes.
+    pub(crate) fn measure(&self, dataset: &Dataset) -> anyhow::Result<Ceiling> {
+        let mut rows = Vec::new();
+        for (place, ids) in self.0.iter().enumerate() {
+            for &id in ids {
+                let location = dataset.locate_node(place, id)?;
+                let nodes = dataset.partition(location.partition)?.nodes(place);
+                let features = (0..).map_while(|feature| nodes.feature(feature));
+                rows.extend(features.filter_map(|feature| feature.row(location.row)));
+            }
+        }
+        let best = |measure: &dyn Fn() -> f64| (0..5).map(|_| measure()).fold(0.0, f64::max);
+        Ok(Ceiling { random_read_bytes_per_s: best(&|| fetch(&rows)), copy_bytes_per_s: best(&copy) })
+    }
 }
 
-/// Four rows side by side keep as many loads under way as the processor can hold.
-fn random_read(tensor: &Tensor) -> f64 {
-    let rows = BYTES / tensor.row_bytes() / 4;
-    let random = Stream::new(1, &[]);
-    let places: Vec<usize> = (0..4 * rows as u64).map(|at| random.below(at, tensor.rows() as u64) as usize).collect();
+/// Touches every cache line once; so little is done with it that the processor runs far ahead and keeps as many loads
+/// under way as it can.
+fn fetch(rows: &[&[u8]]) -> f64 {
     let began = Instant::now();
-    let mut sum = 0u64;
-    for four in places.chunks_exact(4) {
-        let words = |place: usize| {
-            let row = tensor.row(four[place]).unwrap_or_default();
-            row.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
-        };
-        let quads = words(0).zip(words(1)).zip(words(2)).zip(words(3));
-        sum = quads.fold(sum, |sum, (((a, b), c), d)| sum.wrapping_add(a ^ b ^ c ^ d));
-    }
-    std::hint::black_box(sum);
-    (places.len() * tensor.row_bytes()) as f64 / began.elapsed().as_secs_f64()
+    let touched = rows.iter().map(|row| row.iter().step_by(LINE).map(|&byte| u64::from(byte)).sum::<u64>());
+    std::hint::black_box(touched.sum::<u64>());
+    rows.iter().map(|row| row.len()).sum::<usize>() as f64 / began.elapsed().as_secs_f64()
 }
 
 fn copy() -> f64 {
-    let source = vec![1u8; BYTES];
-    let mut target = vec![2u8; BYTES];
+    let source = vec![1u8; COPIED];
+    let mut target = vec![2u8; COPIED];
     let began = Instant::now();
     target.copy_from_slice(&source);
     std::hint::black_box(&target);
-    BYTES as f64 / began.elapsed().as_secs_f64()
+    COPIED as f64 / began.elapsed().as_secs_f64()
 }

@@ -8,7 +8,7 @@ use graphmill_client::{Batches, Loader, Options, SeedList};
 use graphmill_graph::Dataset;
 use graphmill_sample::{Batch, Config};
 
-use super::ceiling::{self, Ceiling};
+use super::ceiling::{Ceiling, Rows};
 use crate::commands::sampler::{Opened, SamplerArgs, StorageArg};
 use crate::context::Context;
 use crate::terminal::numbers::parse_count;
@@ -117,6 +117,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let block = args.batches.div_ceil(BLOCKS).max(1);
     let mut blocks = Vec::new();
     let mut total = Count::default();
+    let mut rows = Rows::default();
     for _ in 0..BLOCKS.min(args.batches.max(1)) {
         let (began, mut count) = (Instant::now(), Count::default());
         for _ in 0..block {
@@ -124,10 +125,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         }
         total.merge(&count);
         blocks.push((began.elapsed(), count));
+        rows.add(&stream.next()?);
     }
     drop(stream);
     let report = loader.report();
-    let phase = |after: Duration, before: Duration| 1e3 * (after - before).as_secs_f64() / total.batches as f64;
+    // One batch more per block was remembered and not counted.
+    let sampled = total.batches + blocks.len() as u64;
+    let phase = |after: Duration, before: Duration| 1e3 * (after - before).as_secs_f64() / sampled as f64;
     let phases = Phases {
         draw_ms: phase(report.times.draw, before.draw),
         renumber_ms: phase(report.times.renumber, before.renumber),
@@ -149,7 +153,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         gather_bytes_per_s: args.features.then(|| 1e3 * total.gathered / total.batches as f64 / phases.gather_ms),
         phases,
         scratch_bytes: report.scratch_bytes,
-        ceiling: if args.features { ceiling::measure(&dataset) } else { None },
+        ceiling: args.features.then(|| rows.measure(&dataset)).transpose()?,
         config,
     };
     if args.json {
@@ -281,8 +285,9 @@ fn render(measured: &Measured) -> String {
         facts.push((
             "gather",
             format!(
-                "{}/s; this memory reads rows at random at {}/s and copies {}/s, one thread",
+                "{}/s, {:.0}% of {}/s for fetching the same rows and no more; memory copies {}/s",
                 numbers::bytes(gather as u64),
+                100.0 * gather / ceiling.random_read_bytes_per_s,
                 numbers::bytes(ceiling.random_read_bytes_per_s as u64),
                 numbers::bytes(ceiling.copy_bytes_per_s as u64),
             ),
