@@ -66,7 +66,7 @@ fn fill(plan: &Plan, machine: &Machine, field: Field, tensor: &mut [u8]) -> Resu
         Field::SeedIndex => write_rows(out, &machine.seed_rows),
         Field::Node(node_type) => write_ids(out, machine.nodes[node_type].locals.nodes()),
         Field::NumSampledNodes(node_type) => write_steps(out, &machine.nodes[node_type].bounds),
-        Field::Row(walk) => write_rows(out, &machine.edges[walk].rows),
+        Field::Row(walk) => widen(out, &machine.edges[walk].rows),
         Field::Col(walk) => write_expanded(out, &machine.edges[walk]),
         Field::Edge(walk) => write_ids(out, &machine.edges[walk].edge_ids),
         Field::NumSampledEdges(walk) => write_steps(out, &machine.edges[walk].bounds),
@@ -112,6 +112,13 @@ fn fill(plan: &Plan, machine: &Machine, field: Field, tensor: &mut [u8]) -> Resu
 
 fn write_ids(out: &mut [i64], ids: &[u64]) {
     out.copy_from_slice(bytemuck::cast_slice(ids));
+}
+
+/// Rows of which none is missing.
+fn widen(out: &mut [i64], rows: &[u32]) {
+    for (out, &row) in out.iter_mut().zip(rows) {
+        *out = row.into();
+    }
 }
 
 fn write_rows(out: &mut [i64], rows: &[u32]) {

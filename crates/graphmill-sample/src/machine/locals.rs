@@ -150,15 +150,21 @@ struct Admission<'a> {
 impl Admission<'_> {
     #[inline]
     fn by_table<N: Id>(&mut self, slots: &mut [u32], ids: &[N], rows: &mut Vec<u32>) {
-        rows.extend(ids.iter().enumerate().map(|(place, id)| {
-            if let Some(later) = ids.get(place + SLOTS_AHEAD) {
-                prefetch(slots, later.widen() as usize);
-            }
-            match slots.get_mut(id.widen() as usize) {
-                Some(slot) => self.take(id.widen(), slot),
-                None => self.refuse(id.widen()),
-            }
+        let (ahead, last) = ids.split_at(ids.len().saturating_sub(SLOTS_AHEAD));
+        let later = &ids[ids.len() - ahead.len()..];
+        rows.extend(ahead.iter().zip(later).map(|(id, later)| {
+            prefetch(slots, later.widen() as usize);
+            self.look_up(slots, id.widen())
         }));
+        rows.extend(last.iter().map(|id| self.look_up(slots, id.widen())));
+    }
+
+    #[inline]
+    fn look_up(&mut self, slots: &mut [u32], id: u64) -> u32 {
+        match slots.get_mut(id as usize) {
+            Some(slot) => self.take(id, slot),
+            None => self.refuse(id),
+        }
     }
 
     fn by_hash<N: Id>(&mut self, hashed: &mut Hashed, count: u64, ids: &[N], rows: &mut Vec<u32>) {

@@ -2,8 +2,10 @@
 
 use crate::law::Draws;
 
-/// Up to so many positions, a few bits and at worst a look at all of them cost less than a table.
-const FEW: usize = 64;
+/// Up to so many positions, comparing all of them now and then costs less than a table.
+const FEW: usize = 32;
+/// The longest list with a bit for each position.
+const MEDIUM: usize = 256;
 
 /// Positions taken so far, when there are many.
 #[derive(Debug, Default)]
@@ -51,8 +53,10 @@ pub(super) fn floyd(
 ) {
     if length <= 64 {
         short(draws, start, length, count, positions);
-    } else if count <= FEW && u32::try_from(length).is_ok() {
-        few(draws, start, length, count, positions);
+    } else if length <= MEDIUM {
+        medium(draws, start, length, count, positions);
+    } else if count <= FEW {
+        long(draws, start, length, count, positions);
     } else {
         many(draws, start, length, count, taken, positions);
     }
@@ -76,25 +80,40 @@ fn select(bit: u64, set: usize, clear: usize) -> usize {
     clear ^ ((set ^ clear) & 0usize.wrapping_sub(bit as usize))
 }
 
-/// A bit for each position modulo their number. A bit that is set means "taken" in a list that is not longer, and "look" in a
-/// longer one, where it happens rarely.
-const BITS: usize = 1024;
-
+/// What was taken of a longer list is a few words.
 #[inline]
-fn few(draws: Draws, start: usize, length: usize, count: usize, positions: &mut Vec<usize>) {
-    let mut bits = [0u64; BITS / 64];
-    let mut all = [0u32; FEW];
+fn medium(draws: Draws, start: usize, length: usize, count: usize, positions: &mut Vec<usize>) {
+    let mut taken = [0u64; MEDIUM / 64];
     positions.extend((length - count..length).enumerate().map(|(index, last)| {
         let drawn = draws.below(index as u64, last as u64 + 1) as usize;
-        let mut again = bits[drawn % BITS / 64] >> (drawn % 64) & 1;
-        if length > BITS && again == 1 {
-            again = all[..index].contains(&(drawn as u32)).into();
-        }
-        let position = select(again, last, drawn);
-        bits[position % BITS / 64] |= 1 << (position % 64);
-        all[index] = position as u32;
+        let position = select(taken[drawn / 64 % taken.len()] >> (drawn % 64) & 1, last, drawn);
+        taken[position / 64 % taken.len()] |= 1 << (position % 64);
         start + position
     }));
+}
+
+/// In a long list mostly nothing is drawn twice. What is drawn does not depend on what was taken, so all of it is drawn, and
+/// noted in bits that several positions share; only if one was set already are positions compared.
+#[inline]
+fn long(draws: Draws, start: usize, length: usize, count: usize, positions: &mut Vec<usize>) {
+    let mut bits = [0u64; 16];
+    let mut shared = 0;
+    let before = positions.len();
+    positions.extend((length - count..length).enumerate().map(|(index, last)| {
+        let drawn = draws.below(index as u64, last as u64 + 1) as usize;
+        let word = &mut bits[drawn / 64 % 16];
+        shared |= *word >> (drawn % 64);
+        *word |= 1 << (drawn % 64);
+        start + drawn
+    }));
+    if shared & 1 == 1 {
+        let taken = &mut positions[before..];
+        for index in 0..count {
+            if taken[..index].contains(&taken[index]) {
+                taken[index] = start + length - count + index;
+            }
+        }
+    }
 }
 
 fn many(draws: Draws, start: usize, length: usize, count: usize, taken: &mut Taken, positions: &mut Vec<usize>) {
@@ -131,15 +150,14 @@ mod tests {
             sorted.dedup();
             prop_assert_eq!(sorted.len(), count);
             prop_assert!(sorted.iter().all(|&position| position < length));
-            if count <= FEW {
-                few(draws, 0, length, count, &mut by_eye);
-                prop_assert_eq!(&by_eye, &by_table);
-            }
-            if length <= 64 {
+            let mut agrees = |way: fn(Draws, usize, usize, usize, &mut Vec<usize>)| {
                 by_eye.clear();
-                short(draws, 0, length, count, &mut by_eye);
-                prop_assert_eq!(by_eye, by_table);
-            }
+                way(draws, 0, length, count, &mut by_eye);
+                by_eye == by_table
+            };
+            prop_assert!(length > 64 || agrees(short), "short");
+            prop_assert!(length > MEDIUM || agrees(medium), "medium");
+            prop_assert!(agrees(long), "long");
         }
     }
 }

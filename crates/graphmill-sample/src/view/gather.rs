@@ -99,7 +99,7 @@ impl Rows {
             }
             let id = ids[index];
             match bytes.get(begin(id)..begin(id).wrapping_add(size)) {
-                Some(stored) if id < self.owners.book.count() => row.copy_from_slice(stored),
+                Some(stored) if id < self.owners.book.count() => copy_row(stored, row),
                 _ => return Err(self.owners.locate(id).err().unwrap_or_else(|| Error::answer(format!("no row {id}")))),
             }
         }
@@ -116,4 +116,15 @@ impl Rows {
         };
         tensor.ok_or_else(|| Error::answer(format!("`{}` has no such rows", self.owners.name)))
     }
+}
+
+/// Copies a row line by line, without the call that a copy of unknown length is.
+#[inline]
+fn copy_row(from: &[u8], to: &mut [u8]) {
+    let (lines, rest) = from.as_chunks::<LINE>();
+    let (to_lines, to_rest) = to.as_chunks_mut::<LINE>();
+    for (to, line) in to_lines.iter_mut().zip(lines) {
+        *to = *line;
+    }
+    to_rest.copy_from_slice(rest);
 }
