@@ -6,6 +6,7 @@
 //! machine and view together. This crate knows nothing of threads, sockets or files.
 
 mod batch;
+mod cache;
 mod config;
 mod error;
 mod exchange;
@@ -13,7 +14,6 @@ pub mod law;
 mod machine;
 mod memory;
 mod plan;
-mod prefetch;
 mod sampler;
 mod view;
 

@@ -4,9 +4,9 @@
 //! number of rows of the last one: what earlier batches wrote is below `base` and counts as empty, so nothing is cleared
 //! between batches. Where a type has too many nodes for that, a hash table takes the place of the dense one.
 
+use crate::cache::prefetch;
 use crate::exchange::{Id, IdVec};
 use crate::memory::Memory;
-use crate::prefetch::prefetch;
 
 /// Up to so many nodes a type has a dense table: 64 MiB at most.
 const DENSE: u64 = 1 << 24;

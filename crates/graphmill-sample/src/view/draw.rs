@@ -9,9 +9,9 @@ use graphmill_graph::{IdSlice, Location};
 
 use super::weighted::{self, Weighted};
 use super::{List, OpenLists, OpenPart, Stored, floyd};
+use crate::cache::prefetch;
 use crate::exchange::{Answer, Need, Take};
 use crate::law::Draws;
-use crate::prefetch::prefetch;
 use crate::{Error, Result};
 
 /// How many nodes ahead offsets begin to load.

@@ -3,13 +3,13 @@
 use graphmill_graph::Tensor;
 
 use super::{Rows, View};
-use crate::prefetch::prefetch;
+use crate::cache::{LINE, prefetch, stream, streamed};
 use crate::{Error, Result};
 
 /// How many rows ahead a row begins to load.
 const ROWS_AHEAD: usize = 8;
-/// The bytes of a cache line.
-const LINE: usize = 64;
+/// A tensor that is larger is written past the caches: it would push out the graph, and be pushed out before it is used.
+const STREAMED: usize = 4 << 20;
 
 /// Where rows come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,48 +62,23 @@ impl View {
 
 impl Rows {
     fn gather(&self, feature: Option<usize>, ids: &[u64], into: &mut [u8]) -> Result<()> {
-        if ids.is_empty() {
+        if ids.is_empty() || into.is_empty() {
             return Ok(());
         }
-        let row_bytes = into.len() / ids.len();
-        if self.owners.whole() && row_bytes > 0 {
+        if self.owners.whole() {
             let tensor = self.tensor(0, feature)?;
-            if tensor.row_bytes() == row_bytes {
-                return self.gather_whole(tensor, ids, into);
-            }
+            copy_rows(ids, into, |id| tensor.row(id as usize).ok_or_else(|| self.absent(id)))
+        } else {
+            copy_rows(ids, into, |id| {
+                let location = self.owners.locate(id)?;
+                self.tensor(location.partition, feature)?.row(location.row).ok_or_else(|| self.absent(id))
+            })
         }
-        if row_bytes == 0 {
-            return Ok(());
-        }
-        for (&id, row) in ids.iter().zip(into.chunks_exact_mut(row_bytes)) {
-            let location = self.owners.locate(id)?;
-            let stored = self.tensor(location.partition, feature)?.row(location.row);
-            let stored = stored.filter(|stored| stored.len() == row_bytes);
-            row.copy_from_slice(stored.ok_or_else(|| Error::answer(format!("there is no row for {id}")))?);
-        }
-        Ok(())
     }
 
-    fn gather_whole(&self, tensor: &Tensor, ids: &[u64], into: &mut [u8]) -> Result<()> {
-        let (bytes, size) = (tensor.bytes(), tensor.row_bytes());
-        let begin = |id: u64| (id as usize).wrapping_mul(size);
-        let load = |id: u64| {
-            for line in (0..size).step_by(LINE) {
-                prefetch(bytes, begin(id).wrapping_add(line));
-            }
-        };
-        ids.iter().take(ROWS_AHEAD).for_each(|&id| load(id));
-        for (index, row) in into.chunks_exact_mut(size).enumerate() {
-            if let Some(&later) = ids.get(index + ROWS_AHEAD) {
-                load(later);
-            }
-            let id = ids[index];
-            match bytes.get(begin(id)..begin(id).wrapping_add(size)) {
-                Some(stored) if id < self.owners.book.count() => copy_row(stored, row),
-                _ => return Err(self.owners.locate(id).err().unwrap_or_else(|| Error::answer(format!("no row {id}")))),
-            }
-        }
-        Ok(())
+    #[cold]
+    fn absent(&self, id: u64) -> Error {
+        self.owners.locate(id).err().unwrap_or_else(|| Error::answer(format!("there is no row for {id}")))
     }
 
     fn tensor(&self, partition: u32, feature: Option<usize>) -> Result<&Tensor> {
@@ -118,13 +93,53 @@ impl Rows {
     }
 }
 
-/// Copies a row line by line, without the call that a copy of unknown length is.
-#[inline]
-fn copy_row(from: &[u8], to: &mut [u8]) {
-    let (lines, rest) = from.as_chunks::<LINE>();
-    let (to_lines, to_rest) = to.as_chunks_mut::<LINE>();
-    for (to, line) in to_lines.iter_mut().zip(lines) {
-        *to = *line;
+/// Copies rows, each of which begins to load some rows before its turn.
+fn copy_rows<'a>(ids: &[u64], into: &mut [u8], find: impl Fn(u64) -> Result<&'a [u8]>) -> Result<()> {
+    if into.len() > STREAMED {
+        copy_ahead(ids, into, find, stream_row)?;
+        streamed();
+        Ok(())
+    } else {
+        copy_ahead(ids, into, find, <[u8]>::copy_from_slice)
     }
+}
+
+#[inline(always)]
+#[allow(clippy::inline_always)]
+fn copy_ahead<'a>(
+    ids: &[u64],
+    into: &mut [u8],
+    find: impl Fn(u64) -> Result<&'a [u8]>,
+    copy: impl Fn(&mut [u8], &[u8]),
+) -> Result<()> {
+    let size = into.len() / ids.len();
+    let load = |id: u64| {
+        let row = find(id)?;
+        if row.len() != size {
+            return Err(Error::answer(format!("a row has {} bytes, expected {size}", row.len())));
+        }
+        (0..size).step_by(LINE).for_each(|line| prefetch(row, line));
+        Ok(row)
+    };
+    let mut ahead: [&[u8]; ROWS_AHEAD] = [&[]; ROWS_AHEAD];
+    for (slot, &id) in ahead.iter_mut().zip(ids) {
+        *slot = load(id)?;
+    }
+    for (index, to) in into.chunks_exact_mut(size).enumerate() {
+        let row = ahead[index % ROWS_AHEAD];
+        if let Some(&later) = ids.get(index + ROWS_AHEAD) {
+            ahead[index % ROWS_AHEAD] = load(later)?;
+        }
+        copy(to, row);
+    }
+    Ok(())
+}
+
+/// Copies a row past the caches.
+#[inline(always)]
+#[allow(clippy::inline_always)]
+fn stream_row(to: &mut [u8], from: &[u8]) {
+    let ((lines, rest), (to_lines, to_rest)) = (from.as_chunks::<LINE>(), to.as_chunks_mut::<LINE>());
+    stream(lines, to_lines);
     to_rest.copy_from_slice(rest);
 }

@@ -9,8 +9,8 @@ mod within;
 
 use graphmill_graph::{Adjacency, Book, Dataset, Direction, IdSlice, Location, Tensor};
 
+use crate::cache::prefetch;
 use crate::exchange::{Answer, Ask, Id, Need};
-use crate::prefetch::prefetch;
 use crate::{Error, Result};
 
 pub use gather::{Gather, Source};

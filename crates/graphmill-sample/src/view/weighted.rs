@@ -2,8 +2,8 @@
 //! (`docs/sampling.md`, section 4); floating point only chooses where a search begins.
 
 use super::floyd;
+use crate::cache::prefetch;
 use crate::law::Draws;
-use crate::prefetch::prefetch;
 
 /// Draws that do not depend on each other are made side by side, up to so many.
 const SIDE_BY_SIDE: usize = 64;
