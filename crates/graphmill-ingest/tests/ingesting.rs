@@ -193,7 +193,7 @@ fn weights_of_nodes_come_by_row_by_list_and_by_key() {
         let dataset = run(folder.path(), "src,dst\n0,1\n", &nodes, PLENTY, OnError::Stop).unwrap();
         let expected = [0.5f32, 0.0, 3.0, 1e-42].map(f32::to_bits).to_vec();
         assert_eq!(read(&dataset).unwrap().nodes["node"].weights, Some(expected), "{nodes}");
-        assert_eq!(dataset.node_cumulative(0).unwrap(), [1 << 56, 1 << 56, 7 << 56, (7 << 56) + 1]);
+        assert_eq!(dataset.node_cumulative(0).unwrap()[..], [1 << 56, 1 << 56, 7 << 56, (7 << 56) + 1]);
     }
 }
 

@@ -158,7 +158,7 @@ pub(crate) trait Id: bytemuck::Pod + Ord {
 }
 
 impl Id for u32 {
-    #[inline(always)]
+    #[inline]
     fn widen(self) -> u64 {
         self.into()
     }
@@ -175,7 +175,7 @@ impl Id for u32 {
 }
 
 impl Id for u64 {
-    #[inline(always)]
+    #[inline]
     fn widen(self) -> u64 {
         self
     }

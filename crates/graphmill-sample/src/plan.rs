@@ -257,8 +257,8 @@ impl Planner<'_> {
                 Fanouts::Same(fanouts) => Ok(fanouts.len()),
                 Fanouts::PerType(types) => {
                     let length = types.first().map_or(0, |one| one.fanouts.len());
-                    for one in types {
-                        self.edge_type(&one.edge_type)?;
+                    for (place, one) in types.iter().enumerate() {
+                        self.walkable(&one.edge_type)?;
                         if one.fanouts.len() != length {
                             return Err(Error::config(format!(
                                 "fanouts have {length} hops for {} and {} for {}; give all edge types the same number",
@@ -266,6 +266,9 @@ impl Planner<'_> {
                                 one.fanouts.len(),
                                 one.edge_type,
                             )));
+                        }
+                        if types[..place].iter().any(|other| other.edge_type == one.edge_type) {
+                            return Err(Error::config(format!("fanouts for {} are given twice", one.edge_type)));
                         }
                     }
                     Ok(length)
@@ -275,23 +278,8 @@ impl Planner<'_> {
     }
 
     fn walks(&self, hops: usize) -> Result<Vec<Walk>> {
-        if let Some(walk) = &self.config.walk {
-            for name in walk {
-                let info = &self.manifest.edge_types[self.edge_type(name)?];
-                if info.role == EdgeRole::Label {
-                    return Err(Error::config(format!("{name} has label edges, which are never walked")));
-                }
-            }
-        }
-        if let Expand::Neighbors(Hops { fanouts: Fanouts::PerType(types), .. })
-        | Expand::Induced(Hops { fanouts: Fanouts::PerType(types), .. }) = &self.config.expand
-        {
-            for one in types {
-                let info = &self.manifest.edge_types[self.edge_type(&one.edge_type)?];
-                if info.role == EdgeRole::Label {
-                    return Err(Error::config(format!("{} has label edges, which are never walked", one.edge_type)));
-                }
-            }
+        for name in self.config.walk.iter().flatten() {
+            self.walkable(name)?;
         }
         let mut walks = Vec::new();
         for (edge_type, info) in self.manifest.edge_types.iter().enumerate() {
@@ -432,6 +420,14 @@ impl Planner<'_> {
         }
         let node_type = self.manifest.node_type(&first.positive.src)?;
         Ok(TaskPlan::Anchors { node_type, labels, take: max_labels.map_or(Take::All, Take::First) })
+    }
+
+    /// Fails unless an edge type may be walked.
+    fn walkable(&self, name: &EdgeTypeName) -> Result<()> {
+        match self.manifest.edge_types[self.edge_type(name)?].role {
+            EdgeRole::Message => Ok(()),
+            EdgeRole::Label => Err(Error::config(format!("{name} has label edges, which are never walked"))),
+        }
     }
 
     fn edge_type(&self, name: &EdgeTypeName) -> Result<usize> {

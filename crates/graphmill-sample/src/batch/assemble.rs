@@ -84,7 +84,9 @@ fn fill(plan: &Plan, machine: &Machine, field: Field, tensor: &mut [u8]) -> Resu
                 Some(classes) => positive.copy_from_slice(classes),
             }
             if negatives && links.classes.is_some() {
-                positive.iter_mut().for_each(|class| *class = class.wrapping_add(1));
+                for class in positive {
+                    *class = class.wrapping_add(1);
+                }
             }
         }
         Field::SrcIndex => write_rows(out, &links.src_rows),

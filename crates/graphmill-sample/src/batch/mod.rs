@@ -21,7 +21,7 @@ pub use pool::{Buffer, Pool};
 #[derive(Debug)]
 pub struct Batch {
     id: BatchId,
-    batch_size: usize,
+    size: usize,
     plan: Arc<Plan>,
     layout: Layout,
     buffer: Buffer,
@@ -53,12 +53,12 @@ impl Batch {
         let layout = Layout::of(plan, machine);
         let mut buffer = pool.take(layout.bytes());
         assemble::assemble(plan, machine, &layout, buffer.bytes_mut(), gather)?;
-        let batch_size = match &plan.task {
+        let size = match &plan.task {
             TaskPlan::Links(_) => machine.seeds.len(),
             // Seeds asked for come first, so the largest of their rows tells how many are distinct.
             _ => machine.seed_rows.iter().max().map_or(0, |&row| row as usize + 1),
         };
-        Ok(Self { id: machine.batch, batch_size, plan: Arc::clone(plan), layout, buffer })
+        Ok(Self { id: machine.batch, size, plan: Arc::clone(plan), layout, buffer })
     }
 
     /// Which batch it is.
@@ -68,7 +68,7 @@ impl Batch {
 
     /// Distinct seeds that were asked for; pairs for links.
     pub fn batch_size(&self) -> usize {
-        self.batch_size
+        self.size
     }
 
     /// The plan it was made by, which knows the names of types and features.

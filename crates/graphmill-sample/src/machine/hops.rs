@@ -9,15 +9,13 @@ use crate::{Error, Result};
 
 impl Machine {
     /// Asks for the neighbours of the frontier along every walked edge type, or ends.
-    pub(super) fn ask_hop(&mut self, plan: &Plan, hop: usize) -> Result<()> {
+    pub(super) fn ask_hop(&mut self, plan: &Plan, hop: usize) {
         if hop == plan.hops {
-            return match plan.config().expand {
-                Expand::Induced(_) => self.ask_induced(plan),
-                _ => {
-                    self.stage = Stage::Done;
-                    Ok(())
-                }
-            };
+            self.stage = Stage::Done;
+            if let Expand::Induced(_) = plan.config().expand {
+                self.ask_induced(plan);
+            }
+            return;
         }
         self.stage = Stage::Hop { hop };
         for (place, walk) in plan.walks.iter().enumerate() {
@@ -31,9 +29,8 @@ impl Machine {
         }
         if plan.walks.is_empty() {
             self.close_hop();
-            return self.ask_hop(plan, hop + 1);
+            self.ask_hop(plan, hop + 1);
         }
-        Ok(())
     }
 
     /// Nodes that were new in the hop before.
@@ -50,7 +47,8 @@ impl Machine {
             self.take_edges(plan, place, matches!(plan.config().expand, Expand::Neighbors(_)))?;
         }
         self.close_hop();
-        self.ask_hop(plan, hop + 1)
+        self.ask_hop(plan, hop + 1);
+        Ok(())
     }
 
     /// Takes in the edges of one walked type, as answered for the nodes that were expanded last.

@@ -7,7 +7,7 @@ use crate::{Error, Result};
 
 impl Machine {
     /// Forgets the edges met on the way and asks for all edges among the nodes.
-    pub(super) fn ask_induced(&mut self, plan: &Plan) -> Result<()> {
+    pub(super) fn ask_induced(&mut self, plan: &Plan) {
         self.stage = Stage::Induced;
         self.edge_count = 0;
         for (place, walk) in plan.walks.iter().enumerate() {
@@ -23,7 +23,6 @@ impl Machine {
         if plan.walks.is_empty() {
             self.stage = Stage::Done;
         }
-        Ok(())
     }
 
     pub(super) fn take_induced(&mut self, plan: &Plan) -> Result<()> {

@@ -270,7 +270,10 @@ impl Machine {
         self.close_hop();
         match &plan.config().expand {
             Expand::Ppr(_) => self.begin_ppr(plan),
-            Expand::Neighbors(_) | Expand::Induced(_) => self.ask_hop(plan, 0),
+            Expand::Neighbors(_) | Expand::Induced(_) => {
+                self.ask_hop(plan, 0);
+                Ok(())
+            }
         }
     }
 

@@ -1,8 +1,12 @@
 //! Personalised `PageRank` by forward push, in synchronous rounds over all seeds of the batch (`docs/sampling.md`,
-//! section 7). A node's lists and degree are fetched once per batch.
+//! section 7).
+//!
+//! Every node met gets a number; degrees and fetched lists are kept by number, once per batch. What a seed has given a node
+//! is a [`Mass`]. Everything lies in flat arrays that the next batch uses again.
 
-use std::collections::{BTreeMap, HashMap};
+use hashbrown::HashMap;
 
+use super::hops::check_counts;
 use super::{Machine, Stage};
 use crate::config::{Expand, Ppr};
 use crate::exchange::Ask;
@@ -16,29 +20,36 @@ type Node = (usize, u64);
 /// The state of the push.
 #[derive(Debug, Default)]
 pub(crate) struct Push {
-    seeds: Vec<SeedPush>,
-    degrees: HashMap<Node, u64>,
-    lists: HashMap<Node, Vec<Node>>,
-    /// Nodes whose degree was asked for, per node type.
-    asked_degrees: Vec<Vec<u64>>,
-    /// Nodes whose lists were asked for, per node type.
-    asked_lists: Vec<Vec<u64>>,
+    numbers: HashMap<Node, u32>,
+    nodes: Vec<Node>,
+    /// By number.
+    degrees: Vec<u64>,
+    /// By number: where the fetched list begins and ends; nothing if it was not fetched.
+    lists: Vec<Option<(usize, usize)>>,
+    /// Numbers of neighbours, list after list.
+    fetched: Vec<u32>,
+    /// Where the mass of (seed, node), both by number, is.
+    places: HashMap<(u32, u32), u32>,
+    masses: Vec<Mass>,
+    /// Places of masses that the next round pushes, in order of (seed, node).
+    queue: Vec<u32>,
+    /// Places of masses that got residual in the last round.
+    touched: Vec<u32>,
+    /// What the round takes from the queued masses.
+    taken: Vec<(u32, f64, u32)>,
+    rounds: usize,
+    /// Nodes whose degree is known, those with smaller numbers.
+    known_degrees: usize,
+    /// Numbers of nodes that were asked about, per node type.
+    asked: Vec<Vec<u32>>,
     ranking: Ranking,
 }
 
-/// One seed's view of the graph.
-#[derive(Debug)]
-struct SeedPush {
-    seed: Node,
-    /// Ordered, so that nothing depends on a hash.
-    mass: BTreeMap<Node, Mass>,
-    queue: Vec<Node>,
-    /// Nodes that got residual in the last round.
-    touched: Vec<Node>,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
+/// What a seed has given a node.
+#[derive(Debug, Clone, Copy)]
 struct Mass {
+    seed: u32,
+    node: u32,
     score: f64,
     residual: f64,
     hop: u32,
@@ -51,6 +62,13 @@ pub(crate) struct Ranking {
 }
 
 impl Ranking {
+    /// Begins with the seeds of a type, unless that is under way.
+    fn begin(&mut self, seed_type: usize, types: usize) {
+        if self.seed_types.last().is_none_or(|(last, _)| *last != seed_type) {
+            self.seed_types.push((seed_type, (0..types).map(|_| Ranked::default()).collect()));
+        }
+    }
+
     /// The kept nodes of one type for the seeds of one type.
     pub(crate) fn of(&self, seed_type: usize, node_type: usize) -> Option<&Ranked> {
         let (_, types) = self.seed_types.iter().find(|(place, _)| *place == seed_type)?;
@@ -69,9 +87,17 @@ pub(crate) struct Ranked {
 
 impl Push {
     pub(super) fn clear(&mut self) {
-        self.seeds.clear();
+        self.numbers.clear();
+        self.nodes.clear();
         self.degrees.clear();
         self.lists.clear();
+        self.fetched.clear();
+        self.places.clear();
+        self.masses.clear();
+        self.queue.clear();
+        self.touched.clear();
+        self.rounds = 0;
+        self.known_degrees = 0;
         self.ranking.seed_types.clear();
     }
 
@@ -80,9 +106,91 @@ impl Push {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let lists: usize = self.lists.values().map(|list| size_of::<Node>() * list.capacity()).sum();
-        let mass: usize = self.seeds.iter().map(|seed| seed.mass.len() * size_of::<(Node, Mass)>()).sum();
-        lists + mass + size_of::<(Node, u64)>() * (self.degrees.capacity() + self.lists.capacity())
+        let by_number = size_of::<Node>() + 8 + size_of::<Option<(usize, usize)>>();
+        size_of::<(Node, u32)>() * self.numbers.capacity()
+            + by_number * self.nodes.capacity()
+            + 4 * (self.fetched.capacity() + self.queue.capacity() + self.touched.capacity())
+            + size_of::<((u32, u32), u32)>() * self.places.capacity()
+            + size_of::<Mass>() * self.masses.capacity()
+            + size_of::<(u32, f64, u32)>() * self.taken.capacity()
+            + self.asked.iter().map(|numbers| 4 * numbers.capacity()).sum::<usize>()
+    }
+
+    /// The number of a node, a new one if it was not met before.
+    fn number(&mut self, node: Node) -> u32 {
+        *self.numbers.entry(node).or_insert_with(|| {
+            self.nodes.push(node);
+            self.degrees.push(0);
+            self.lists.push(None);
+            self.nodes.len() as u32 - 1
+        })
+    }
+
+    /// The place of the mass that a seed has given a node.
+    fn place(&mut self, seed: u32, node: u32) -> u32 {
+        *self.places.entry((seed, node)).or_insert_with(|| {
+            self.masses.push(Mass { seed, node, score: 0.0, residual: 0.0, hop: u32::MAX });
+            self.masses.len() as u32 - 1
+        })
+    }
+
+    /// Sorts places by (seed, node).
+    fn sort(places: &mut [u32], masses: &[Mass], nodes: &[Node]) {
+        places.sort_unstable_by_key(|&place| {
+            let mass = &masses[place as usize];
+            (mass.seed, nodes[mass.node as usize])
+        });
+    }
+
+    /// Queues the touched masses whose residual is large for the degree of their node.
+    fn enqueue(&mut self, ppr: &Ppr) {
+        Self::sort(&mut self.touched, &self.masses, &self.nodes);
+        self.touched.dedup();
+        let threshold = ppr.alpha * ppr.eps;
+        let (masses, degrees) = (&self.masses, &self.degrees);
+        let large = |place: &u32| {
+            let mass = &masses[*place as usize];
+            mass.residual > 0.0 && mass.residual >= threshold * degrees[mass.node as usize] as f64
+        };
+        self.queue.clear();
+        self.queue.extend(self.touched.drain(..).filter(large));
+    }
+
+    /// Pushes what is queued.
+    fn round(&mut self, alpha: f64) {
+        self.rounds += 1;
+        let masses = &mut self.masses;
+        self.taken.clear();
+        self.taken.extend(self.queue.iter().map(|&place| {
+            let mass = &mut masses[place as usize];
+            let residual = std::mem::take(&mut mass.residual);
+            mass.score += residual;
+            (place, residual, mass.hop)
+        }));
+        self.touched.clear();
+        for index in 0..self.taken.len() {
+            let (place, residual, hop) = self.taken[index];
+            let Mass { seed, node, .. } = self.masses[place as usize];
+            let (degree, list) = (self.degrees[node as usize], self.lists[node as usize]);
+            let (Some((start, end)), true) = (list, degree > 0) else { continue };
+            let share = ((1.0 - alpha) * residual) / degree as f64;
+            for at in start..end {
+                let place = self.place(seed, self.fetched[at]);
+                let mass = &mut self.masses[place as usize];
+                mass.residual += share;
+                mass.hop = mass.hop.min(hop + 1);
+                self.touched.push(place);
+            }
+        }
+    }
+
+    /// Notes numbers to ask about, per node type.
+    fn ask_about(&mut self, numbers: impl Iterator<Item = u32>, types: usize) {
+        self.asked.resize(types, Vec::new());
+        self.asked.iter_mut().for_each(Vec::clear);
+        for number in numbers {
+            self.asked[self.nodes[number as usize].0].push(number);
+        }
     }
 }
 
@@ -90,201 +198,159 @@ impl Machine {
     pub(super) fn begin_ppr(&mut self, plan: &Plan) -> Result<()> {
         let alpha = settings(plan)?.alpha;
         for (node_type, space) in self.nodes.iter().enumerate() {
-            self.push.seeds.extend(space.locals.nodes().iter().map(|&id| {
-                let seed = (node_type, id);
-                let mass = BTreeMap::from([(seed, Mass { residual: alpha, ..Mass::default() })]);
-                SeedPush { seed, mass, queue: vec![seed], touched: vec![seed] }
-            }));
+            for &id in space.locals.nodes() {
+                let seed = self.push.number((node_type, id));
+                let place = self.push.place(seed, seed);
+                let mass = &mut self.push.masses[place as usize];
+                (mass.residual, mass.hop) = (alpha, 0);
+                // In the first round the seeds themselves are queued, whatever their degree.
+                self.push.queue.push(place);
+            }
         }
-        self.ask_degrees(plan)
+        self.ask_degrees(plan);
+        Ok(())
     }
 
-    /// Asks for the degrees of nodes that were touched for the first time.
-    fn ask_degrees(&mut self, plan: &Plan) -> Result<()> {
+    /// Asks for the degrees of nodes that were met for the first time.
+    fn ask_degrees(&mut self, plan: &Plan) {
         self.stage = Stage::PprDegrees;
-        let push = &mut self.push;
-        let new = push.seeds.iter().flat_map(|seed| &seed.touched).filter(|node| !push.degrees.contains_key(node));
-        push.asked_degrees = distinct(new, plan.nodes.len());
-        for (node_type, ids) in push.asked_degrees.iter().enumerate() {
-            push.degrees.extend(ids.iter().map(|&id| ((node_type, id), 0)));
-        }
+        let new = self.push.known_degrees as u32..self.push.nodes.len() as u32;
+        self.push.known_degrees = self.push.nodes.len();
+        self.push.ask_about(new, plan.nodes.len());
         for walk in &plan.walks {
-            let place = self.asked;
-            self.ask(walk.edge_type, walk.direction, Ask::Degrees, u64::MAX);
-            self.questions[place].ids.extend_from_slice(&self.push.asked_degrees[walk.from]);
+            self.ask_numbers(walk.edge_type, walk.direction, Ask::Degrees, u64::MAX, walk.from);
         }
-        Ok(())
+    }
+
+    /// Asks about the noted nodes of a type.
+    fn ask_numbers(
+        &mut self,
+        edge_type: usize,
+        direction: graphmill_graph::Direction,
+        ask: Ask,
+        limit: u64,
+        node_type: usize,
+    ) {
+        let place = self.asked;
+        self.ask(edge_type, direction, ask, limit);
+        let ids = self.push.asked[node_type].iter().map(|&number| self.push.nodes[number as usize].1);
+        self.questions[place].ids.extend(ids);
     }
 
     /// Knows who is queued, and asks for the lists of those who were not queued before.
     pub(super) fn take_degrees(&mut self, plan: &Plan) -> Result<()> {
         let asked = std::mem::take(&mut self.asked);
+        let push = &mut self.push;
         for (walk, answer) in plan.walks.iter().zip(&self.answers[..asked]) {
-            let ids = &self.push.asked_degrees[walk.from];
-            if ids.len() != answer.degrees.len() {
+            let numbers = &push.asked[walk.from];
+            if numbers.len() != answer.degrees.len() {
                 return Err(Error::answer("not every node has a degree"));
             }
-            for (&id, &degree) in ids.iter().zip(&answer.degrees) {
-                *self.push.degrees.entry((walk.from, id)).or_default() += degree;
+            for (&number, &degree) in numbers.iter().zip(&answer.degrees) {
+                push.degrees[number as usize] += degree;
             }
         }
-        let ppr = settings(plan)?;
-        let push = &mut self.push;
-        // In the first round the seeds themselves are queued, whatever their degree.
-        if !push.lists.is_empty() {
-            for seed in &mut push.seeds {
-                seed.enqueue(ppr, &push.degrees);
-            }
+        if push.rounds > 0 {
+            push.enqueue(settings(plan)?);
         }
-        if push.seeds.iter().all(|seed| seed.queue.is_empty()) {
+        if push.queue.is_empty() {
             return self.keep(plan);
         }
         self.stage = Stage::PprLists;
-        let new = push.seeds.iter().flat_map(|seed| &seed.queue).filter(|node| !push.lists.contains_key(node));
-        push.asked_lists = distinct(new, plan.nodes.len());
-        for (node_type, ids) in push.asked_lists.iter().enumerate() {
-            push.lists.extend(ids.iter().map(|&id| ((node_type, id), Vec::new())));
-        }
+        let mut new: Vec<u32> = push.queue.iter().map(|&place| push.masses[place as usize].node).collect();
+        new.retain(|&number| push.lists[number as usize].is_none());
+        new.sort_unstable_by_key(|&number| push.nodes[number as usize]);
+        new.dedup();
+        push.ask_about(new.into_iter(), plan.nodes.len());
         for walk in &plan.walks {
-            let place = self.asked;
             let stream = law::stream(Purpose::Ppr, plan.config().seed, self.batch, 0, walk.word);
             let ask = Ask::Neighbors { take: walk.takes[0], stream, edge_ids: false };
-            self.ask(walk.edge_type, walk.direction, ask, plan.config().max_edges);
-            self.questions[place].ids.extend_from_slice(&self.push.asked_lists[walk.from]);
+            self.ask_numbers(walk.edge_type, walk.direction, ask, plan.config().max_edges, walk.from);
         }
         Ok(())
     }
 
-    /// Pushes one round.
+    /// Takes in the fetched lists and pushes one round.
     pub(super) fn take_lists(&mut self, plan: &Plan) -> Result<()> {
         let asked = std::mem::take(&mut self.asked);
-        for (walk, answer) in plan.walks.iter().zip(&self.answers[..asked]) {
-            let ids = &self.push.asked_lists[walk.from];
-            super::hops::check_counts(&answer.counts, ids.len(), answer.neighbors.len())?;
+        let (push, answers) = (&mut self.push, &self.answers[..asked]);
+        for (walk, answer) in plan.walks.iter().zip(answers) {
+            check_counts(&answer.counts, push.asked[walk.from].len(), answer.neighbors.len())?;
             self.edge_count += answer.neighbors.len() as u64;
-            let mut place = 0;
-            for (&id, &count) in ids.iter().zip(&answer.counts) {
-                let list = self.push.lists.entry((walk.from, id)).or_default();
-                let neighbors = (place..place + count as usize).filter_map(|place| answer.neighbors.get(place));
-                list.extend(neighbors.map(|neighbor| (walk.to, neighbor)));
-                place += count as usize;
-            }
         }
         if self.edge_count > plan.config().max_edges {
             return Err(Error::too_many_edges(self.batch, plan.config().max_edges));
         }
-        let alpha = settings(plan)?.alpha;
-        let push = &mut self.push;
-        for seed in &mut push.seeds {
-            seed.round(alpha, &push.degrees, &push.lists);
+        // A node's list is what all walks from its type fetched, in their order.
+        let mut next = vec![0; answers.len()];
+        for node_type in 0..plan.nodes.len() {
+            for index in 0..push.asked[node_type].len() {
+                let start = push.fetched.len();
+                for (place, walk) in plan.walks.iter().enumerate().filter(|(_, walk)| walk.from == node_type) {
+                    let end = next[place] + answers[place].counts[index] as usize;
+                    for at in next[place]..end {
+                        let Some(neighbor) = answers[place].neighbors.get(at) else { continue };
+                        let number = push.number((walk.to, neighbor));
+                        push.fetched.push(number);
+                    }
+                    next[place] = end;
+                }
+                let number = push.asked[node_type][index];
+                push.lists[number as usize] = Some((start, push.fetched.len()));
+            }
         }
-        self.ask_degrees(plan)
+        push.round(settings(plan)?.alpha);
+        self.ask_degrees(plan);
+        Ok(())
     }
 
     /// Chooses the nodes of highest score.
     fn keep(&mut self, plan: &Plan) -> Result<()> {
         let top_up = settings(plan)?.top_up;
-        let seeds = std::mem::take(&mut self.push.seeds);
-        let mut ranking: Vec<(usize, Vec<Ranked>)> = Vec::new();
+        let mut push = std::mem::take(&mut self.push);
+        // Scored nodes first, then those with residual alone.
+        let value = |mass: &Mass| if mass.score > 0.0 { mass.score } else { mass.residual };
+        push.queue.clear();
+        push.queue.extend((0..).zip(&push.masses).filter_map(|(place, mass)| {
+            let kept = mass.score > 0.0 || (top_up && mass.residual > 0.0);
+            kept.then_some(place)
+        }));
+        let Push { masses, nodes, queue, ranking, .. } = &mut push;
+        queue.sort_unstable_by(|&a, &b| {
+            let (a, b) = (&masses[a as usize], &masses[b as usize]);
+            let key = |mass: &Mass| (mass.seed, nodes[mass.node as usize].0, mass.score <= 0.0);
+            let by_value = value(b).total_cmp(&value(a));
+            key(a).cmp(&key(b)).then(by_value).then(nodes[a.node as usize].1.cmp(&nodes[b.node as usize].1))
+        });
         let mut row = Vec::new();
-        for seed in &seeds {
-            if ranking.last().is_none_or(|(seed_type, _)| *seed_type != seed.seed.0) {
-                ranking.push((seed.seed.0, plan.nodes.iter().map(|_| Ranked::default()).collect()));
+        let mut seed = None;
+        let mut room = vec![0; plan.nodes.len()];
+        for &place in &*queue {
+            let mass = &masses[place as usize];
+            let ((seed_type, seed_id), (node_type, id)) = (nodes[mass.seed as usize], nodes[mass.node as usize]);
+            if seed != Some(mass.seed) {
+                seed = Some(mass.seed);
+                row.clear();
+                self.admit(plan, seed_type, &[seed_id], &mut row)?;
+                room.iter_mut().zip(&plan.nodes).for_each(|(room, node)| *room = node.budget);
+                ranking.begin(seed_type, plan.nodes.len());
             }
-            let Some((_, types)) = ranking.last_mut() else { continue };
-            row.clear();
-            self.admit(plan, seed.seed.0, &[seed.seed.1], &mut row)?;
-            let seed_row = row[0];
-            for (node_type, ranked) in types.iter_mut().enumerate() {
-                for (id, score, hop) in seed.kept(node_type, plan.nodes[node_type].budget, top_up) {
-                    ranked.seeds.push(seed_row);
-                    self.admit(plan, node_type, &[id], &mut ranked.nodes)?;
-                    ranked.scores.push(score);
-                    ranked.hops.push(hop.into());
-                }
+            if room[node_type] > 0
+                && let Some((_, types)) = ranking.seed_types.last_mut()
+            {
+                room[node_type] -= 1;
+                let ranked = &mut types[node_type];
+                ranked.seeds.push(row[0]);
+                self.admit(plan, node_type, &[id], &mut ranked.nodes)?;
+                ranked.scores.push(value(mass));
+                ranked.hops.push(mass.hop.into());
             }
         }
-        self.push.seeds = seeds;
-        self.push.ranking.seed_types = ranking;
+        self.push = push;
         self.close_hop();
         self.stage = Stage::Done;
         Ok(())
     }
-}
-
-impl SeedPush {
-    /// Queues the touched nodes whose residual is large for their degree, in order.
-    fn enqueue(&mut self, ppr: &Ppr, degrees: &HashMap<Node, u64>) {
-        self.touched.sort_unstable();
-        self.touched.dedup();
-        let threshold = ppr.alpha * ppr.eps;
-        let large = |node: &Node| {
-            let residual = self.mass.get(node).map_or(0.0, |mass| mass.residual);
-            let degree = degrees.get(node).copied().unwrap_or(0);
-            residual > 0.0 && residual >= threshold * degree as f64
-        };
-        self.queue.clear();
-        self.queue.extend(self.touched.iter().copied().filter(large));
-        self.touched.clear();
-    }
-
-    fn round(&mut self, alpha: f64, degrees: &HashMap<Node, u64>, lists: &HashMap<Node, Vec<Node>>) {
-        let take = |node: &Node| {
-            let mass = self.mass.entry(*node).or_default();
-            let residual = std::mem::take(&mut mass.residual);
-            mass.score += residual;
-            (*node, residual, mass.hop)
-        };
-        let pushed: Vec<(Node, f64, u32)> = self.queue.iter().map(take).collect();
-        self.touched.clear();
-        for (node, residual, hop) in pushed {
-            let degree = degrees.get(&node).copied().unwrap_or(0);
-            if degree == 0 {
-                continue;
-            }
-            let share = ((1.0 - alpha) * residual) / degree as f64;
-            for neighbor in lists.get(&node).into_iter().flatten() {
-                let new = Mass { hop: u32::MAX, ..Mass::default() };
-                let mass = self.mass.entry(*neighbor).or_insert(new);
-                mass.residual += share;
-                mass.hop = mass.hop.min(hop + 1);
-                self.touched.push(*neighbor);
-            }
-        }
-    }
-
-    /// The kept nodes of a type: id, score, hop.
-    fn kept(&self, node_type: usize, budget: usize, top_up: bool) -> Vec<(u64, f64, u32)> {
-        let of_type = self.mass.range((node_type, 0)..=(node_type, u64::MAX)).map(|(&(_, id), mass)| (id, mass));
-        let (scored, rest): (Vec<_>, Vec<_>) = of_type.partition(|(_, mass)| mass.score > 0.0);
-        let mut kept = best(scored.into_iter().map(|(id, mass)| (id, mass.score, mass.hop)), budget);
-        if top_up {
-            let rest = rest.into_iter().filter(|(_, mass)| mass.residual > 0.0);
-            kept.extend(best(rest.map(|(id, mass)| (id, mass.residual, mass.hop)), budget - kept.len()));
-        }
-        kept
-    }
-}
-
-/// The first by score descending, then id.
-fn best(nodes: impl Iterator<Item = (u64, f64, u32)>, budget: usize) -> Vec<(u64, f64, u32)> {
-    let mut nodes: Vec<_> = nodes.collect();
-    nodes.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    nodes.truncate(budget);
-    nodes
-}
-
-/// Ids per node type, ascending, each once.
-fn distinct<'a>(nodes: impl Iterator<Item = &'a Node>, types: usize) -> Vec<Vec<u64>> {
-    let mut ids = vec![Vec::new(); types];
-    for &(node_type, id) in nodes {
-        ids[node_type].push(id);
-    }
-    for ids in &mut ids {
-        ids.sort_unstable();
-        ids.dedup();
-    }
-    ids
 }
 
 fn settings(plan: &Plan) -> Result<&Ppr> {

@@ -230,10 +230,12 @@ impl<N: Stored> Pipeline<'_, '_, N> {
             && let Some(ids) = part.edge_ids
         {
             let last = &chosen.positions[chosen.positions.len() - count..];
-            last.iter().for_each(|&position| match ids {
-                IdSlice::U32(ids) => prefetch(ids, position),
-                IdSlice::U64(ids) => prefetch(ids, position),
-            });
+            for &position in last {
+                match ids {
+                    IdSlice::U32(ids) => prefetch(ids, position),
+                    IdSlice::U64(ids) => prefetch(ids, position),
+                }
+            }
         }
     }
 

@@ -127,37 +127,36 @@ impl View {
         answer.clear();
         let lists = self.lists(need.edge_type, need.direction)?;
         match lists.width() {
-            Some(IdSlice::U64(_)) => self.answer_in::<u64>(lists, need, answer, scratch),
-            _ => self.answer_in::<u32>(lists, need, answer, scratch),
-        }
-    }
-
-    fn answer_in<N: Stored>(
-        &self,
-        lists: &Lists,
-        need: &Need<'_>,
-        answer: &mut Answer,
-        scratch: &mut AnswerScratch,
-    ) -> Result<()> {
-        let open = OpenLists::<N>::new(lists);
-        match need.ask {
-            Ask::Neighbors { take, stream, edge_ids } => {
-                draw::draw(&open, need, take, stream, edge_ids, answer, &mut scratch.draw)
-            }
-            Ask::Within { edge_ids } => within::within(&open, need, edge_ids, answer, &mut scratch.members),
-            Ask::Contains => within::contains(&open, need, answer),
-            Ask::Degrees => {
-                for &id in need.ids {
-                    answer.degrees.push(open.list(open.locate(id)?)?.len() as u64);
-                }
-                Ok(())
-            }
+            Some(IdSlice::U64(_)) => answer_in::<u64>(lists, need, answer, scratch),
+            _ => answer_in::<u32>(lists, need, answer, scratch),
         }
     }
 
     fn lists(&self, edge_type: usize, direction: Direction) -> Result<&Lists> {
         let lists = self.lists.get(edge_type).and_then(|both| both[direction as usize].as_ref());
         lists.ok_or_else(|| Error::answer(format!("edge type {edge_type} has no `{direction}` lists")))
+    }
+}
+
+fn answer_in<N: Stored>(
+    lists: &Lists,
+    need: &Need<'_>,
+    answer: &mut Answer,
+    scratch: &mut AnswerScratch,
+) -> Result<()> {
+    let open = OpenLists::<N>::new(lists);
+    match need.ask {
+        Ask::Neighbors { take, stream, edge_ids } => {
+            draw::draw(&open, need, take, stream, edge_ids, answer, &mut scratch.draw)
+        }
+        Ask::Within { edge_ids } => within::within(&open, need, edge_ids, answer, &mut scratch.members),
+        Ask::Contains => within::contains(&open, need, answer),
+        Ask::Degrees => {
+            for &id in need.ids {
+                answer.degrees.push(open.list(open.locate(id)?)?.len() as u64);
+            }
+            Ok(())
+        }
     }
 }
 

@@ -12,7 +12,7 @@ const SIDE_BY_SIDE: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     taken: floyd::Taken,
-    /// Positions in ascending order with their weights.
+    /// Positions with their weights.
     removed: Vec<(usize, u64)>,
 }
 
@@ -66,24 +66,25 @@ impl<'a> Weighted<'a> {
         }
         let attempts = 4 * count as u64 + 16;
         scratch.taken.reset(count);
-        scratch.removed.clear();
         let mut left = count;
         let mut attempt = 0;
+        let mut drawn = [0; SIDE_BY_SIDE];
         while left > 0 && attempt < attempts {
             // As many as are missing never take one too many.
             let side_by_side = left.min(SIDE_BY_SIDE).min((attempts - attempt) as usize);
-            let mut drawn = [0; SIDE_BY_SIDE];
             self.draw(draws, attempt, &mut drawn[..side_by_side]);
             attempt += side_by_side as u64;
             for &position in &drawn[..side_by_side] {
                 if scratch.taken.insert(position as u64) {
-                    scratch.removed.push((position, self.weight(position)));
                     left -= 1;
                     emit(position);
                 }
             }
         }
         if left > 0 {
+            scratch.removed.clear();
+            let taken = scratch.taken.positions().map(|position| position as usize);
+            scratch.removed.extend(taken.map(|position| (position, self.weight(position))));
             self.remaining(draws, attempts, left, &mut scratch.removed, emit);
         }
     }
@@ -130,19 +131,23 @@ impl<'a> Weighted<'a> {
     /// should; the loads of all second guesses are under way before the first is looked at.
     #[inline]
     fn draw(&self, draws: Draws, first: u64, positions: &mut [usize]) {
-        let wanted = |index: usize| draws.below(first + index as u64, self.total);
-        if self.sums.len() > SHORT {
-            for (index, position) in positions.iter_mut().enumerate() {
-                *position = self.nearer(self.guess(wanted(index)), wanted(index));
-                prefetch(self.sums, *position);
+        let mut wanted = [0; SIDE_BY_SIDE];
+        let wanted = &mut wanted[..positions.len()];
+        for (index, wanted) in wanted.iter_mut().enumerate() {
+            *wanted = draws.below(first + index as u64, self.total);
+        }
+        if self.sums.len() <= SHORT {
+            for (position, &wanted) in positions.iter_mut().zip(&*wanted) {
+                *position = self.find(wanted);
             }
-            for (index, position) in positions.iter_mut().enumerate() {
-                *position = self.near(self.nearer(*position, wanted(index)), wanted(index));
-            }
-        } else {
-            for (index, position) in positions.iter_mut().enumerate() {
-                *position = self.find(wanted(index));
-            }
+            return;
+        }
+        for (position, &wanted) in positions.iter_mut().zip(&*wanted) {
+            *position = self.nearer(self.guess(wanted), wanted);
+            prefetch(self.sums, *position);
+        }
+        for (position, &wanted) in positions.iter_mut().zip(&*wanted) {
+            *position = self.near(self.nearer(*position, wanted), wanted);
         }
     }
 

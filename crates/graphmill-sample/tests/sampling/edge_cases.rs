@@ -115,6 +115,7 @@ fn configurations_that_do_not_fit_say_what_does_not() {
             per_type(vec![type_fanouts("writes", &[1]), type_fanouts("writes", &[1, 2])]),
             "give all edge types the same number",
         ),
+        (per_type(vec![type_fanouts("writes", &[1]), type_fanouts("writes", &[2])]), "are given twice"),
         (Config { walk: Some(vec![likes.clone()]), ..papers(&[1]) }, "has label edges, which are never walked"),
         (links(Negatives::Binary { amount: f64::NAN, strict: false, weighted: false }), "NaN negatives per pair"),
         (links(Negatives::Triplet { amount: 0, strict: false, weighted: false }), "0 negatives per pair"),

@@ -40,6 +40,7 @@ pub(crate) enum StorageArg {
 
 /// What to sample.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct SamplerArgs {
     /// How nodes and edges are found
     #[arg(long, value_enum, default_value_t = Method::Uniform)]
@@ -94,19 +95,19 @@ pub(crate) struct SamplerArgs {
     #[arg(long, value_name = "N", requires = "positive")]
     max_labels: Option<u32>,
 
-    /// PageRank: the chance to go back to the seed
+    /// ppr: the chance to go back to the seed
     #[arg(long, value_name = "A", default_value_t = 0.5)]
     alpha: f64,
 
-    /// PageRank: the error per degree
+    /// ppr: the error per degree
     #[arg(long, value_name = "E", default_value_t = 1e-4)]
     eps: f64,
 
-    /// PageRank: the most nodes kept per seed and node type
+    /// ppr: the most nodes kept per seed and node type
     #[arg(long, value_name = "N", default_value_t = 50)]
     max_nodes: u32,
 
-    /// PageRank: fill free places with the nodes of largest residual
+    /// ppr: fill free places with the nodes of largest residual
     #[arg(long)]
     top_up: bool,
 

@@ -67,7 +67,7 @@ fn a_bench_reports_rates_phases_and_the_memory() {
         for key in ["seeds_per_s", "edges_per_s", "bytes_per_s", "nodes_per_batch", "edges_per_batch"] {
             assert!(found[key].as_f64().unwrap() > 0.0, "{key}: {found}");
         }
-        assert!(found["phases"]["gather_ms"].as_f64().unwrap() > 0.0);
+        assert!(found["phase_ms"]["gather"].as_f64().unwrap() > 0.0);
         assert!(found["ceiling"]["random_read_bytes_per_s"].as_f64().unwrap() > 0.0);
         assert_eq!(found["batches"], 20);
     }

@@ -69,7 +69,7 @@ struct Measured {
     threads: usize,
     storage: StorageArg,
     /// Milliseconds of one thread per batch.
-    phases: Phases,
+    phase_ms: Phases,
     scratch_bytes: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     gather_bytes_per_s: Option<f64>,
@@ -80,10 +80,10 @@ struct Measured {
 
 #[derive(Debug, serde::Serialize)]
 struct Phases {
-    draw_ms: f64,
-    renumber_ms: f64,
-    assemble_ms: f64,
-    gather_ms: f64,
+    draw: f64,
+    renumber: f64,
+    assemble: f64,
+    gather: f64,
 }
 
 /// Batches are counted in so many blocks; the median block is reported, so that a disturbance of the machine does not count.
@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let loader = Loader::new(&dataset, config.clone(), seeds, options)?;
     context.note("warming up");
     let mut stream = Endless::new(&loader);
-    for _ in 0..args.batches / 10 + 1 {
+    for _ in 0..=args.batches / 10 {
         stream.next()?;
     }
     drop(stream);
@@ -131,12 +131,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let report = loader.report();
     // One batch more per block was remembered and not counted.
     let sampled = total.batches + blocks.len() as u64;
-    let phase = |after: Duration, before: Duration| 1e3 * (after - before).as_secs_f64() / sampled as f64;
-    let phases = Phases {
-        draw_ms: phase(report.times.draw, before.draw),
-        renumber_ms: phase(report.times.renumber, before.renumber),
-        assemble_ms: phase(report.times.assemble, before.assemble),
-        gather_ms: phase(report.times.gather, before.gather),
+    let phase = |after: Duration, before: Duration| 1e3 * after.saturating_sub(before).as_secs_f64() / sampled as f64;
+    let phase_ms = Phases {
+        draw: phase(report.times.draw, before.draw),
+        renumber: phase(report.times.renumber, before.renumber),
+        assemble: phase(report.times.assemble, before.assemble),
+        gather: phase(report.times.gather, before.gather),
     };
     context.note("measuring the memory");
     let measured = Measured {
@@ -150,8 +150,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         batch_size: args.batch_size,
         threads: args.threads.max(1),
         storage: args.opened.storage,
-        gather_bytes_per_s: args.features.then(|| 1e3 * total.gathered / total.batches as f64 / phases.gather_ms),
-        phases,
+        gather_bytes_per_s: args.features.then(|| 1e3 * total.gathered / total.batches as f64 / phase_ms.gather),
+        phase_ms,
         scratch_bytes: report.scratch_bytes,
         ceiling: args.features.then(|| rows.measure(&dataset)).transpose()?,
         config,
@@ -259,7 +259,7 @@ fn median(blocks: &[(Duration, Count)], of: impl Fn(&Count) -> f64) -> f64 {
 }
 
 fn render(measured: &Measured) -> String {
-    let Phases { draw_ms, renumber_ms, assemble_ms, gather_ms } = measured.phases;
+    let Phases { draw, renumber, assemble, gather } = measured.phase_ms;
     let mut facts = vec![
         ("seeds/s", numbers::approximate(measured.seeds_per_s)),
         ("edges/s", numbers::approximate(measured.edges_per_s)),
@@ -275,9 +275,7 @@ fn render(measured: &Measured) -> String {
         ),
         (
             "time per batch",
-            format!(
-                "draw {draw_ms:.2} ms, renumber {renumber_ms:.2} ms, assemble {assemble_ms:.2} ms, gather {gather_ms:.2} ms"
-            ),
+            format!("draw {draw:.2} ms, renumber {renumber:.2} ms, assemble {assemble:.2} ms, gather {gather:.2} ms"),
         ),
         ("scratch", numbers::bytes(measured.scratch_bytes as u64)),
     ];

@@ -31,6 +31,7 @@ Examples:
 /// Sample a batch and show it
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Args {
     #[command(flatten)]
     opened: Opened,
