@@ -132,27 +132,25 @@ def with_replacement(n: int, f: int, word) -> list[int]:
 
 def weighted(q: list[int], f: int, word) -> list[int]:
     """Up to `f` positions by weight, none twice; `word(i)` is the i-th random word."""
-    if len(q) <= f:
-        return [t for t, weight in enumerate(q) if weight > 0]
-    c = running_sums(q)
-    taken, refusals = [], 4 * f + 16
-    if c[-1] == 0:
-        return taken
-    for i in range(refusals):
-        if len(taken) == f:
+    tries = 4 * f + 16
+    drawn = weighted_with_replacement(q, tries, word)
+    taken = list(dict.fromkeys(drawn))[:f]
+    return from_what_is_left(q, f, lambda i: word(tries + i), taken)
+
+
+def from_what_is_left(q: list[int], f: int, word, taken: list[int]) -> list[int]:
+    """Takes further positions by weight until there are `f`, or nothing of positive weight is left."""
+    c, taken = running_sums(q), list(taken)
+    for i in range(f - len(taken)):
+        left = c[-1] - sum(q[t] for t in taken)
+        if left == 0:
             break
-        t = first_above(c, below(word(i), c[-1]))
-        if t not in taken:
-            taken.append(t)
-    i = refusals
-    while len(taken) < f and (left := c[-1] - sum(q[t] for t in taken)) > 0:
         x = below(word(i), left)
         for p in sorted(taken):
             if x < c[p] - q[p]:
                 break
             x += q[p]
         taken.append(first_above(c, x))
-        i += 1
     return taken
 
 

@@ -158,7 +158,7 @@ def one_after_the_other(q: list[int], f: int, taken=()) -> Counter:
 
 def every_weighted_draw(q: list[int], f: int, xs=()) -> Counter:
     """The chances of the law's draws, by trying every number that a word can become."""
-    made = law.weighted(q, len(xs), lambda i: xs[i])
+    made = law.from_what_is_left(q, len(xs), lambda i: xs[i], [])
     rest = sum(q) - sum(q[p] for p in made)
     if len(xs) == f or rest == 0:
         return Counter({tuple(made): Fraction(1)})
@@ -173,6 +173,16 @@ def every_weighted_draw(q: list[int], f: int, xs=()) -> Counter:
 @pytest.mark.parametrize("f", [1, 2, 3])
 def test_weighted_draws_are_by_weight_from_what_is_left(q, f):
     assert every_weighted_draw(q, f) == one_after_the_other(q, f)
+
+
+def test_weighted_draws_refuse_what_was_taken_until_that_takes_too_long():
+    q, total = [1, 2**40, 5, 0, 2**41, 7, 9], 1 + 2**40 + 5 + 2**41 + 7 + 9
+    words = [word_giving(x, total) for x in (0, 3, 3, 2**40 + 2, 5, 2**40 + 5, 2**40 + 6)]
+    assert law.weighted(q, 4, lambda i: words[min(i, 6)]) == [0, 1, 2, 4]
+    # Every try takes position 1; then the words after the 24 tries take what is left.
+    left = total - 2**40
+    assert law.weighted(q, 2, lambda i: word_giving(1, total) if i < 24 else word_giving(left - 1, left)) == [1, 6]
+    assert law.weighted([0, 3, 0], 2, lambda i: 0) == [1] and law.weighted([0, 0, 0], 2, lambda i: 0) == []
 
 
 def test_draws_with_replacement_are_by_weight():

@@ -54,7 +54,7 @@ fn partitions_that_were_not_opened_are_said_to_be_absent() {
         let dataset = Dataset::open_with(&path, &options).unwrap();
         assert_eq!(dataset.partitions().map(|(number, _)| number).collect::<Vec<_>>(), [1]);
         assert_eq!(dataset.partition(1).unwrap().nodes(1).rows(), 2);
-        assert_eq!(dataset.node_cumulative(1).map(<[u64]>::len), Some(5), "the table of all papers");
+        assert_eq!(dataset.node_cumulative(1).map(|table| table.len()), Some(5), "the table of all papers");
         assert!(matches!(dataset.partition(0), Err(Error::PartitionAbsent { partition: 0, .. })));
         assert!(matches!(dataset.compute_fingerprint(), Err(Error::PartitionAbsent { partition: 0, .. })));
         assert!(matches!(dataset.split_ids(1, Split::Train), Err(Error::PartitionAbsent { partition: 0, .. })));

@@ -76,7 +76,7 @@ mod tests {
         ) {
             let mut met = vec![0; seeds as usize];
             for rank in 0..world_size {
-                let options = Options { batch_size, world_size, rank, shuffle, ..Options::default() };
+                let options = Options { batch_size, shuffle, rank, world_size, ..Options::default() };
                 let order = Order::new(&options, seeds, 7, epoch, 0);
                 for round in 0..order.rounds() {
                     let batch = order.batch(round);
@@ -93,7 +93,7 @@ mod tests {
             seeds in 1u64..200, batch_size in 1usize..20, world_size in 1u32..6, drop_last: bool, start in 0u64..10,
         ) {
             let options =
-                |rank| Options { batch_size, world_size, rank, drop_last, even: Some(true), ..Options::default() };
+                |rank| Options { batch_size, drop_last, rank, world_size, even: Some(true), ..Options::default() };
             let orders: Vec<Order> = (0..world_size).map(|rank| Order::new(&options(rank), seeds, 7, 0, start)).collect();
             let rounds = orders[0].rounds();
             for order in &orders {
@@ -111,7 +111,7 @@ mod tests {
             seeds in 1u64..200, batch_size in 1usize..9, before in 1u32..5, after in 1u32..5, rounds in 0u64..9,
         ) {
             let order = |rank, world_size, start| {
-                let options = Options { batch_size, world_size, rank, even: Some(false), ..Options::default() };
+                let options = Options { batch_size, rank, world_size, even: Some(false), ..Options::default() };
                 Order::new(&options, seeds, 7, 0, start)
             };
             let mut met = Vec::new();

@@ -71,6 +71,7 @@ pub(crate) fn check_hops(
     let seeds = |node_type: usize| batch.ints(Field::NumSampledNodes(node_type))[0] as usize;
     let mut known: Vec<usize> = (0..types.len()).map(seeds).collect();
     let mut frontier: Vec<std::ops::Range<usize>> = known.iter().map(|&seeds| 0..seeds).collect();
+    #[expect(clippy::needless_range_loop, reason = "a hop is a place in several lists")]
     for hop in 0..hops {
         let before = known.clone();
         for (walk, name) in walks.iter().enumerate() {
