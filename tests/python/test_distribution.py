@@ -186,16 +186,16 @@ def test_weighted_negatives_follow_the_weights(sampler):
 # The order of an epoch
 
 
-@pytest.mark.parametrize("n", [3, 10, 37])
+@pytest.mark.parametrize("n", [3, 8])
 def test_a_seed_is_equally_likely_in_every_place(n):
-    orders = [law.order(n, 8, epoch) for epoch in range(DRAWS // 2)]
+    orders = [law.order(n, 8, epoch) for epoch in range(DRAWS // 8)]
     for place in {0, 1, n - 1}:
         assert_fair(Counter(order[place] for order in orders), uniform(range(n)))
 
 
-@pytest.mark.parametrize("n", [10, 37])
+@pytest.mark.parametrize("n", [5, 8])
 def test_two_neighbours_of_an_order_are_independent(n):
-    orders = [law.order(n, 9, epoch) for epoch in range(DRAWS)]
+    orders = [law.order(n, 9, epoch) for epoch in range(DRAWS // 8)]
     assert_fair(Counter((order[1] - order[0]) % n for order in orders), uniform(range(1, n)))
 
 

@@ -25,7 +25,7 @@ fn expansions() -> impl Strategy<Value = Expand> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn parts_and_storage_change_nothing(

@@ -57,7 +57,7 @@ fn positive(edge: &ModelEdge) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(192))]
+    #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
     fn a_batch_follows_the_rules(

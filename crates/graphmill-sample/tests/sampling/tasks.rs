@@ -41,7 +41,7 @@ fn paired_graphs() -> impl Strategy<Value = (ModelGraph, EdgeTypeName, Vec<(u64,
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn an_induced_subgraph_has_all_edges_among_its_nodes(
