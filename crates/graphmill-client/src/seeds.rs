@@ -89,10 +89,11 @@ impl SeedList {
     /// A word that names the list.
     pub(crate) fn word(&self) -> u64 {
         let mut hash = Xxh3::new();
+        hash.update(&(self.len() as u64).to_le_bytes());
         match self {
             Self::Nodes(ids) => hash.update(bytemuck::cast_slice(ids)),
             Self::Pairs { src, dst, classes } => {
-                hash.update(b"pairs");
+                hash.update(if classes.is_some() { b"classes" } else { b"pairs  " });
                 hash.update(bytemuck::cast_slice(src));
                 hash.update(bytemuck::cast_slice(dst));
                 hash.update(bytemuck::cast_slice(classes.as_deref().unwrap_or_default()));
@@ -126,11 +127,11 @@ impl Cut {
         self.ids.clear();
         self.others.clear();
         self.classes = None;
-        let at = |ids: &[u64]| self.positions.iter().map(|&position| ids[position as usize]).collect::<Vec<_>>();
         match list {
-            SeedList::Nodes(ids) => self.ids = at(ids),
+            SeedList::Nodes(ids) => self.ids.extend(self.positions.iter().map(|&place| ids[place as usize])),
             SeedList::Pairs { src, dst, classes } => {
-                (self.ids, self.others) = (at(src), at(dst));
+                self.ids.extend(self.positions.iter().map(|&place| src[place as usize]));
+                self.others.extend(self.positions.iter().map(|&place| dst[place as usize]));
                 let class = |classes: &Vec<i64>| self.positions.iter().map(|&place| classes[place as usize]).collect();
                 self.classes = classes.as_ref().map(class);
             }

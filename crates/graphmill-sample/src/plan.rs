@@ -242,11 +242,12 @@ impl Planner<'_> {
     fn hops(&self) -> Result<usize> {
         match &self.config.expand {
             Expand::Ppr(ppr) => {
-                if !(ppr.alpha > 0.0 && ppr.alpha < 1.0) {
-                    return Err(Error::config(format!("alpha is {}, expected between 0 and 1", ppr.alpha)));
+                // Smaller numbers would push almost for ever.
+                if !(ppr.alpha >= 1e-3 && ppr.alpha < 1.0) {
+                    return Err(Error::config(format!("alpha is {}, expected 0.001 or more and below 1", ppr.alpha)));
                 }
-                if !(ppr.eps > 0.0 && ppr.eps.is_finite()) {
-                    return Err(Error::config(format!("eps is {}, expected above 0", ppr.eps)));
+                if !(ppr.eps >= 1e-12 && ppr.eps.is_finite()) {
+                    return Err(Error::config(format!("eps is {}, expected 1e-12 or more", ppr.eps)));
                 }
                 if ppr.neighbors_per_hop == 0 {
                     return Err(Error::config("neighbors_per_hop is 0, expected at least 1"));

@@ -64,6 +64,14 @@ impl Options {
         if self.batch_size == 0 {
             return Err(Error::options("batch_size is 0, expected at least 1"));
         }
+        if self.threads > 1024 || self.prefetch > 1 << 20 {
+            return Err(Error::options(format!(
+                "there are {} threads and {} batches ahead, expected at most 1024 and {}",
+                self.threads,
+                self.prefetch,
+                1 << 20,
+            )));
+        }
         if self.rank >= self.world_size {
             return Err(Error::options(format!(
                 "rank is {}, expected below world_size, which is {}",
@@ -248,7 +256,9 @@ impl Batches {
         let todo: Vec<u64> = (rounds..order.rounds()).filter(|round| !ahead.contains(round)).collect();
         let Options { threads, prefetch, .. } = source.options;
         let state = State { rounds, ahead: ahead.to_vec(), ..source.state(epoch, start) };
-        let workers = (threads > 0).then(|| Workers::start(source, order, todo.clone(), threads, threads + prefetch));
+        let start = || Workers::start(source, order, todo.clone(), threads, threads + prefetch);
+        // A system that has no thread to give still has this one.
+        let workers = (threads > 0).then(start).filter(|workers| workers.any() || todo.is_empty());
         let inline = workers.is_none().then(|| source.worker());
         let (left, next) = (todo.len(), todo.into_iter());
         Self { source: Arc::clone(source), order, state, next, left, workers, inline }
@@ -303,7 +313,8 @@ impl ExactSizeIterator for Batches {}
 
 impl Drop for Batches {
     fn drop(&mut self) {
-        if let Some(worker) = self.inline.take() {
+        // What a sampler was doing when it panicked is unknown, so it does not go on.
+        if let Some(worker) = self.inline.take().filter(|_| !std::thread::panicking()) {
             self.source.give_back(worker);
         }
     }

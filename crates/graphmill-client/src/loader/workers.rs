@@ -55,10 +55,15 @@ impl Workers {
         });
         let work = |_| {
             let shared = Arc::clone(&shared);
-            std::thread::spawn(move || shared.work())
+            std::thread::Builder::new().name("graphmill-loader".to_owned()).spawn(move || shared.work()).ok()
         };
-        let threads = (0..threads.min(shared.rounds.len())).map(work).collect();
+        let threads = (0..threads.min(shared.rounds.len())).map_while(work).collect();
         Self { shared, threads }
+    }
+
+    /// Whether there is a thread at work.
+    pub(super) fn any(&self) -> bool {
+        !self.threads.is_empty()
     }
 
     /// The result of a round, or of whichever is ready first.

@@ -156,8 +156,8 @@ impl Push {
         self.queue.extend(self.touched.drain(..).filter(large));
     }
 
-    /// Pushes what is queued.
-    fn round(&mut self, alpha: f64) {
+    /// Pushes what is queued; false if more than `limit` edges were followed at once or masses are kept.
+    fn round(&mut self, alpha: f64, limit: u64) -> bool {
         self.rounds += 1;
         let masses = &mut self.masses;
         self.taken.clear();
@@ -181,7 +181,11 @@ impl Push {
                 mass.hop = mass.hop.min(hop + 1);
                 self.touched.push(place);
             }
+            if self.touched.len().max(self.masses.len()) as u64 > limit {
+                return false;
+            }
         }
+        true
     }
 
     /// Notes numbers to ask about, per node type.
@@ -299,7 +303,10 @@ impl Machine {
                 push.lists[number as usize] = Some((start, push.fetched.len()));
             }
         }
-        push.round(settings(plan)?.alpha);
+        let limit = plan.config().max_edges;
+        if !push.round(settings(plan)?.alpha, limit) {
+            return Err(Error::too_many_edges(self.batch, limit));
+        }
         self.ask_degrees(plan);
         Ok(())
     }

@@ -54,8 +54,8 @@ impl Links {
         if [pairs.src.len(), pairs.dst.len(), classes] != [count; 3] {
             return Err(Error::config("pairs have as many sources, targets and classes as positions"));
         }
-        if let Some(class) = pairs.classes.into_iter().flatten().find(|&&class| class < 0) {
-            return Err(Error::config(format!("a pair has class {class}; classes are 0 or more")));
+        if let Some(class) = pairs.classes.into_iter().flatten().find(|&&class| !(0..i64::MAX).contains(&class)) {
+            return Err(Error::config(format!("a pair has class {class}, expected 0 to 2^63 - 2")));
         }
         self.src.extend(pairs.src);
         self.dst.extend(pairs.dst);

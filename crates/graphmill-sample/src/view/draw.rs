@@ -164,7 +164,9 @@ impl<N: Stored> Pipeline<'_, '_, N> {
         let most = match self.take {
             _ if length == 0 => 0,
             Take::Uniform(count) | Take::UniformReplace(count) | Take::WeightedReplace(count) => count as usize,
-            _ => length,
+            Take::Weighted(count) => length.min(count as usize),
+            // What is positive is counted when it is known.
+            _ => 0,
         };
         if most as u64 > self.left {
             return Err(Error::too_many_edges(self.need.batch, self.need.limit));

@@ -96,9 +96,9 @@ impl Rows {
 /// Copies rows, each of which begins to load some rows before its turn.
 fn copy_rows<'a>(ids: &[u64], into: &mut [u8], find: impl Fn(u64) -> Result<&'a [u8]>) -> Result<()> {
     if into.len() > STREAMED {
-        copy_ahead(ids, into, find, stream_row)?;
+        let copied = copy_ahead(ids, into, find, stream_row);
         streamed();
-        Ok(())
+        copied
     } else {
         copy_ahead(ids, into, find, <[u8]>::copy_from_slice)
     }

@@ -79,6 +79,15 @@ fn a_huge_fanout_with_replacement_is_refused_before_it_is_drawn() {
 }
 
 #[test]
+fn a_long_list_does_not_count_as_a_large_batch() {
+    let hops = Hops { fanouts: Fanouts::Same(vec![2]), weighted: true, ..Hops::default() };
+    let config = Config { expand: Expand::Neighbors(hops), max_edges: 3, ..papers(&[]) };
+    // Paper 0 has three authors' edges and one citation; two and one of them are taken.
+    let batch = sample(&dataset(&sample_graph()), &config, &[0]).unwrap();
+    assert_eq!(batch.num_edges(), 3);
+}
+
+#[test]
 fn configurations_that_do_not_fit_say_what_does_not() {
     let type_fanouts = |relation: &str, fanouts: &[i64]| TypeFanouts {
         edge_type: EdgeTypeName::new("author", relation, "paper"),

@@ -63,7 +63,7 @@ pub(crate) struct SamplerArgs {
     walk: Vec<EdgeTypeName>,
 
     /// The node type of the seeds
-    #[arg(long = "type", value_name = "NODE_TYPE")]
+    #[arg(long = "type", value_name = "NODE_TYPE", conflicts_with_all = ["links", "positive"])]
     node_type: Option<String>,
 
     /// Take pairs of this edge type as seeds (a homogeneous graph needs no type: write --links alone)

@@ -138,7 +138,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         assemble: phase(report.times.assemble, before.assemble),
         gather: phase(report.times.gather, before.gather),
     };
-    context.note("measuring the memory");
+    if args.features {
+        context.note("measuring the memory");
+    }
     let measured = Measured {
         seeds_per_s: median(&blocks, |count| count.seeds),
         edges_per_s: median(&blocks, |count| count.edges),

@@ -69,7 +69,10 @@ pub(crate) struct Args {
     batch: Option<u64>,
 
     /// Take the sampler from a JSON file (docs/sampling.md) instead of from flags
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "sampler", "fanouts", "replace", "direction", "walk", "node_type", "links", "positive", "alpha", "eps",
+        "max_nodes", "top_up", "seed", "edge_ids", "features", "edge_features", "labels",
+    ])]
     config: Option<PathBuf>,
 
     #[command(flatten)]
