@@ -482,7 +482,8 @@ class Law:
 
             def attempt(r, i=i, word=word):
                 source = self._draw_node(src, word(2 * r), by_weight) if kind == "binary" else sources[i // amount]
-                return source, self._draw_node(dst, word(2 * r + 1), by_weight)
+                target = self._draw_node(dst, word(2 * r + 1), by_weight)
+                return None if source is None or target is None else (source, target)
 
             if options.get("strict", False):
                 tried = (attempt(r) for r in range(ATTEMPTS))
@@ -491,15 +492,15 @@ class Law:
                 negatives.append(attempt(0))
         return kind, negatives
 
-    def _draw_node(self, type: str, word: int, by_weight: bool) -> int:
+    def _draw_node(self, type: str, word: int, by_weight: bool) -> int | None:
         if not by_weight:
             return below(word, self.dataset.nodes[type].count)
         c = self.node_table(type)
-        return first_above(c, below(word, c[-1]))
+        return first_above(c, below(word, c[-1])) if c and c[-1] else None
 
     def _node_table(self, type: str) -> list[int]:
         weights = getattr(self.dataset.nodes[type], "weights", None)
-        if weights is None or not any(weights):
+        if weights is None:
             raise Refused(f"nodes of type {type} have no weights to draw by")
         return running_sums(integer_weights(weights))
 
