@@ -1,13 +1,13 @@
 //! Writes what a machine has found into a batch's buffer: every tensor once, in its final form.
 
 use super::layout::{Field, Layout};
-use crate::machine::{EdgeSpace, Machine};
+use crate::machine::{EdgeSpace, MISSING, Machine};
 use crate::plan::{Plan, TaskPlan};
 use crate::view::{Gather, Source};
 use crate::{Error, Result};
 
-/// The row of something that is missing.
-const MISSING: i64 = -1;
+/// What stands for a row that is missing.
+const NO_ROW: i64 = -1;
 
 /// Fills a buffer of the layout's size. Features and labels are left to `gather`, which is told what goes where.
 pub(super) fn assemble(
@@ -125,7 +125,7 @@ fn widen(out: &mut [i64], rows: &[u32]) {
 
 fn write_rows(out: &mut [i64], rows: &[u32]) {
     for (out, &row) in out.iter_mut().zip(rows) {
-        *out = if row == u32::MAX { MISSING } else { row.into() };
+        *out = if row == MISSING { NO_ROW } else { row.into() };
     }
 }
 

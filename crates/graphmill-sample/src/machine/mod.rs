@@ -25,6 +25,7 @@ use ppr::Push;
 use seeds::Links;
 
 pub(crate) use ppr::Ranking;
+pub(crate) use seeds::MISSING;
 
 /// The seeds of a batch.
 #[derive(Debug, Clone, Copy)]

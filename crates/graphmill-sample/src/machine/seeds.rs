@@ -4,6 +4,7 @@
 use graphmill_graph::Direction;
 use graphmill_graph::random::Stream;
 
+use super::hops::check_counts;
 use super::{Machine, Pairs, Stage};
 use crate::config::Negatives;
 use crate::exchange::{Ask, Take};
@@ -125,10 +126,7 @@ impl Machine {
         self.admit_asked(plan, *node_type)?;
         for (place, label) in labels.iter().enumerate() {
             let (answer, pairs) = (&self.answers[place], &mut self.labels[place]);
-            let total: u64 = answer.counts.iter().map(|&count| u64::from(count)).sum();
-            if answer.counts.len() != self.seeds.len() || total != answer.neighbors.len() as u64 {
-                return Err(Error::answer("the labels do not fit the anchors"));
-            }
+            check_counts(&answer.counts, self.seeds.len(), answer.neighbors.len())?;
             let repeated = |(&row, &count): (&u32, &u32)| std::iter::repeat_n(row, count as usize);
             pairs.anchors.extend(self.seed_rows.iter().zip(&answer.counts).flat_map(repeated));
             let admitted = self.nodes[label.to].locals.admit_all(&answer.neighbors, &mut pairs.labels);
