@@ -22,6 +22,16 @@ impl Stream {
         Self(words.iter().fold(mix(seed ^ Self::STEP), |key, &word| mix(key ^ mix(word.wrapping_add(Self::STEP)))))
     }
 
+    /// The word that the stream is made of, to be sent to someone who draws from it too.
+    pub const fn word(self) -> u64 {
+        self.0
+    }
+
+    /// The stream that is made of a word.
+    pub const fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+
     /// The word at a counter.
     #[inline]
     pub const fn at(self, counter: u64) -> u64 {

@@ -134,6 +134,14 @@ impl IdVec {
         }
     }
 
+    /// Itself if it is narrow already, so that its memory is used again; else empty and narrow.
+    pub(crate) fn narrow(self) -> Self {
+        match self {
+            Self::U32(_) => self,
+            Self::U64(_) => Self::default(),
+        }
+    }
+
     fn clear(&mut self) {
         match self {
             Self::U32(ids) => ids.clear(),

@@ -15,9 +15,10 @@ mod machine;
 mod memory;
 mod plan;
 mod sampler;
+mod split;
 mod view;
 
-pub use batch::{Batch, Buffer, Entry, Field, Layout, Pool, TensorView};
+pub use batch::{Batch, Buffer, Entry, Field, Layout, Pool, Slot, TensorView};
 pub use config::{Budget, Config, Expand, Fanouts, Hops, Negatives, Ppr, Supervision, Task, TypeFanouts};
 pub use error::{Error, Result};
 pub use exchange::{Answer, Ask, IdVec, Need, Take};
@@ -25,4 +26,5 @@ pub use law::BatchId;
 pub use machine::{Machine, Pairs, Seeds, Step};
 pub use plan::Plan;
 pub use sampler::{Sampler, Times};
+pub use split::{RowSplit, Share, Split};
 pub use view::{AnswerScratch, Gather, Source, View};

@@ -93,7 +93,16 @@ pub(crate) struct LabelPlan {
 impl Plan {
     /// Checks a configuration against a dataset.
     pub fn new(config: Config, dataset: &Dataset) -> Result<Self> {
-        let manifest = dataset.manifest();
+        Self::planned(config, dataset.manifest(), Some(dataset))
+    }
+
+    /// Checks a configuration against the description of a dataset that is elsewhere. Such a plan explains batches; to
+    /// sample, a machine needs one that was made beside the dataset.
+    pub fn remote(config: Config, manifest: &Manifest) -> Result<Self> {
+        Self::planned(config, manifest, None)
+    }
+
+    fn planned(config: Config, manifest: &Manifest, dataset: Option<&Dataset>) -> Result<Self> {
         Planner { dataset, manifest, config: &config }.plan().map(|(nodes, walks, hops, task)| Self {
             fingerprint: manifest.fingerprint,
             homogeneous: manifest.homogeneous,
@@ -168,7 +177,8 @@ impl Plan {
 }
 
 struct Planner<'a> {
-    dataset: &'a Dataset,
+    /// None if it is elsewhere.
+    dataset: Option<&'a Dataset>,
     manifest: &'a Manifest,
     config: &'a Config,
 }
@@ -372,7 +382,12 @@ impl Planner<'_> {
             }
             None => {}
         }
-        let sums = if weighted { Some([self.sums(if sources { src } else { dst })?, self.sums(dst)?]) } else { None };
+        let sums = if weighted {
+            let both = (self.sums(if sources { src } else { dst })?, self.sums(dst)?);
+            both.0.zip(both.1).map(|(src, dst)| [src, dst])
+        } else {
+            None
+        };
         let between = |other: &EdgeTypeInfo| {
             other.name == info.name
                 || (other.role == EdgeRole::Label && other.name.src == info.name.src && other.name.dst == info.name.dst)
@@ -389,11 +404,16 @@ impl Planner<'_> {
         }))
     }
 
-    fn sums(&self, node_type: usize) -> Result<Array<u64>> {
-        self.dataset.node_cumulative(node_type).cloned().ok_or_else(|| {
-            let name = &self.manifest.node_types[node_type].name;
-            Error::config(format!("node type `{name}` has no weights to draw negatives by; ingest it with weights"))
-        })
+    /// The running sums of a node type's weights; nothing for a dataset that is elsewhere.
+    fn sums(&self, node_type: usize) -> Result<Option<Array<u64>>> {
+        let info = &self.manifest.node_types[node_type];
+        if !info.weights {
+            let name = &info.name;
+            return Err(Error::config(format!(
+                "node type `{name}` has no weights to draw negatives by; ingest it with weights"
+            )));
+        }
+        Ok(self.dataset.and_then(|dataset| dataset.node_cumulative(node_type)).cloned())
     }
 
     fn anchors(&self, supervision: &[Supervision], max_labels: Option<u32>) -> Result<TaskPlan> {

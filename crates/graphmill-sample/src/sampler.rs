@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::Result;
-use crate::batch::{Batch, Pool};
+use crate::batch::{Batch, Layout, Pool};
 use crate::law::BatchId;
 use crate::machine::{Machine, Seeds, Step};
 use crate::plan::Plan;
@@ -61,17 +61,16 @@ impl Sampler {
             lap(&mut self.times.draw);
         }
         lap(&mut self.times.renumber);
-        let mut gathered = Duration::ZERO;
-        let batch = Batch::assemble(&self.plan, &self.machine, &self.pool, |rows, into| {
-            let began = Instant::now();
-            let done = self.view.gather(rows, into);
-            gathered += began.elapsed();
-            done
-        })?;
+        let layout = Layout::of(&self.plan, &self.machine);
+        let mut buffer = self.pool.take(layout.bytes());
+        layout.write(&self.plan, &self.machine, buffer.bytes_mut())?;
         lap(&mut self.times.assemble);
-        self.times.assemble = self.times.assemble.saturating_sub(gathered);
-        self.times.gather += gathered;
-        Ok(batch)
+        for (rows, place) in layout.gathers(&self.plan, &self.machine) {
+            self.view.gather(rows, &mut buffer.bytes_mut()[place])?;
+        }
+        lap(&mut self.times.gather);
+        let size = self.machine.batch_size(&self.plan);
+        Ok(Batch::new(id, size, Arc::clone(&self.plan), layout, buffer))
     }
 
     /// Where its time went so far.

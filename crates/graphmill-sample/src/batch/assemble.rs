@@ -1,5 +1,7 @@
 //! Writes what a machine has found into a batch's buffer: every tensor once, in its final form.
 
+use std::ops::Range;
+
 use super::layout::{Field, Layout};
 use crate::machine::{EdgeSpace, MISSING, Machine};
 use crate::plan::{Plan, TaskPlan};
@@ -9,27 +11,38 @@ use crate::{Error, Result};
 /// What stands for a row that is missing.
 const NO_ROW: i64 = -1;
 
-/// Fills a buffer of the layout's size. Features and labels are left to `gather`, which is told what goes where.
-pub(super) fn assemble(
-    plan: &Plan,
-    machine: &Machine,
-    layout: &Layout,
-    buffer: &mut [u8],
-    mut gather: impl FnMut(Gather<'_>, &mut [u8]) -> Result<()>,
-) -> Result<()> {
-    let mut rest = buffer;
-    for (index, entry) in layout.entries().iter().enumerate() {
-        let end = layout.entries().get(index + 1).map_or(layout.bytes(), |next| next.offset);
-        let (section, behind) = rest.split_at_mut(end - entry.offset);
-        let (tensor, padding) = section.split_at_mut(entry.bytes);
-        rest = behind;
-        padding.fill(0);
-        match rows(plan, machine, entry.field) {
-            Some(rows) => gather(rows, tensor)?,
-            None => fill(plan, machine, entry.field, tensor)?,
+impl Layout {
+    /// Writes everything but features and labels into a buffer of the layout's size; [`Self::gathers`] says what is left.
+    ///
+    /// # Errors
+    /// When the buffer is too small or not aligned.
+    pub fn write(&self, plan: &Plan, machine: &Machine, buffer: &mut [u8]) -> Result<()> {
+        let mut rest = buffer
+            .get_mut(..self.bytes())
+            .ok_or_else(|| Error::answer(format!("a batch of {} bytes has too small a buffer", self.bytes())))?;
+        for (index, entry) in self.entries().iter().enumerate() {
+            let end = self.entries().get(index + 1).map_or(self.bytes(), |next| next.offset);
+            let (section, behind) = rest.split_at_mut(end - entry.offset);
+            let (tensor, padding) = section.split_at_mut(entry.bytes);
+            rest = behind;
+            padding.fill(0);
+            if rows(plan, machine, entry.field).is_none() {
+                fill(plan, machine, entry.field, tensor)?;
+            }
         }
+        Ok(())
     }
-    Ok(())
+
+    /// The rows of features and labels that belong into the buffer, each with its place there.
+    pub fn gathers<'a>(
+        &'a self,
+        plan: &Plan,
+        machine: &'a Machine,
+    ) -> impl Iterator<Item = (Gather<'a>, Range<usize>)> {
+        self.entries().iter().filter_map(move |entry| {
+            Some((rows(plan, machine, entry.field)?, entry.offset..entry.offset + entry.bytes))
+        })
+    }
 }
 
 /// The rows that a field gathers, if it does.

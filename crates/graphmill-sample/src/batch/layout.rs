@@ -5,6 +5,7 @@ use graphmill_graph::DType;
 use crate::config::{Expand, Negatives};
 use crate::machine::Machine;
 use crate::plan::{Plan, TaskPlan, TensorPlan};
+use crate::{Error, Result};
 
 /// Tensors begin at multiples of this.
 pub(crate) const ALIGN: usize = 64;
@@ -81,7 +82,7 @@ pub struct Layout {
 
 impl Layout {
     /// The layout of the batch that a machine has found.
-    pub(crate) fn of(plan: &Plan, machine: &Machine) -> Self {
+    pub fn of(plan: &Plan, machine: &Machine) -> Self {
         let mut layout = Self::default();
         layout.ints(Field::Seed, &[machine.seeds.len()]);
         layout.ints(Field::SeedIndex, &[machine.seed_rows.len()]);
@@ -121,6 +122,35 @@ impl Layout {
             }
         }
         layout
+    }
+
+    /// The layout that a sender describes.
+    ///
+    /// # Errors
+    /// When a tensor is not as long as its shape says, does not follow the one before at the next multiple of 64, or the
+    /// buffer has another size.
+    pub fn from_entries(entries: Vec<Entry>, bytes: usize) -> Result<Self> {
+        let mut end = 0;
+        for entry in &entries {
+            let size = entry.shape.iter().try_fold(entry.dtype.size() as u64, |size, &extent| size.checked_mul(extent));
+            if size != Some(entry.bytes as u64) {
+                return Err(Error::answer(format!(
+                    "{:?} has {} bytes, not as its shape says",
+                    entry.field, entry.bytes
+                )));
+            }
+            if entry.offset != end {
+                return Err(Error::answer(format!("{:?} begins at {}, expected {end}", entry.field, entry.offset)));
+            }
+            let next = end.checked_add(entry.bytes).and_then(|end| end.checked_next_multiple_of(ALIGN));
+            end = next.filter(|&end| end <= bytes).ok_or_else(|| {
+                Error::answer(format!("{:?} ends past the buffer, which has {bytes} bytes", entry.field))
+            })?;
+        }
+        if end != bytes {
+            return Err(Error::answer(format!("a buffer has {bytes} bytes, its tensors take {end}")));
+        }
+        Ok(Self { entries, bytes })
     }
 
     fn task(&mut self, plan: &Plan, machine: &Machine) {

@@ -8,14 +8,11 @@ use std::sync::Arc;
 
 use graphmill_graph::DType;
 
-use crate::Result;
 use crate::law::BatchId;
-use crate::machine::Machine;
-use crate::plan::{Plan, TaskPlan};
-use crate::view::Gather;
+use crate::plan::Plan;
 
 pub use layout::{Entry, Field, Layout};
-pub use pool::{Buffer, Pool};
+pub use pool::{Buffer, Pool, Slot};
 
 /// A sampled batch. Its buffer goes back to its pool when it is dropped.
 #[derive(Debug)]
@@ -39,26 +36,13 @@ pub struct TensorView<'a> {
 }
 
 impl Batch {
-    /// Makes the batch that a machine has found. Features and labels are left to `gather`, which is told whose rows go
-    /// where.
+    /// A batch from its parts: the buffer is laid out as the layout says, by the plan.
     ///
-    /// # Errors
-    /// When `gather` fails.
-    pub fn assemble(
-        plan: &Arc<Plan>,
-        machine: &Machine,
-        pool: &Pool,
-        gather: impl FnMut(Gather<'_>, &mut [u8]) -> Result<()>,
-    ) -> Result<Self> {
-        let layout = Layout::of(plan, machine);
-        let mut buffer = pool.take(layout.bytes());
-        assemble::assemble(plan, machine, &layout, buffer.bytes_mut(), gather)?;
-        let size = match &plan.task {
-            TaskPlan::Links(_) => machine.seeds.len(),
-            // Seeds asked for come first, so the largest of their rows tells how many are distinct.
-            _ => machine.seed_rows.iter().max().map_or(0, |&row| row as usize + 1),
-        };
-        Ok(Self { id: machine.batch, size, plan: Arc::clone(plan), layout, buffer })
+    /// # Panics
+    /// When the buffer has not the layout's size.
+    pub fn new(id: BatchId, size: usize, plan: Arc<Plan>, layout: Layout, buffer: Buffer) -> Self {
+        assert_eq!(buffer.bytes().len(), layout.bytes(), "a buffer has the size of its layout");
+        Self { id, size, plan, layout, buffer }
     }
 
     /// Which batch it is.
@@ -84,6 +68,11 @@ impl Batch {
     /// All tensors with the padding between them.
     pub fn bytes(&self) -> &[u8] {
         self.buffer.bytes()
+    }
+
+    /// All tensors, to be edited in place. Nobody else sees it.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.buffer.bytes_mut()
     }
 
     /// A tensor, if the batch has it.

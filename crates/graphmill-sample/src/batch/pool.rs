@@ -34,7 +34,7 @@ impl Pool {
         drop(idle);
         // Some spare room, so that the next batch, a little larger, fits too.
         let memory = memory.unwrap_or_else(|| Memory::new(bytes + bytes / 8));
-        Buffer { memory, bytes, home: Some(Arc::clone(&self.0)) }
+        Buffer(Loan::Pooled { memory, bytes, home: Arc::clone(&self.0) })
     }
 
     /// Bytes of idle buffers.
@@ -43,32 +43,54 @@ impl Pool {
     }
 }
 
-/// A buffer on loan.
+/// A buffer on loan: from a pool, or memory of somebody else's that is given back when it is dropped.
 #[derive(Debug)]
-pub struct Buffer {
-    memory: Memory,
-    bytes: usize,
-    home: Option<Arc<Idle>>,
+pub struct Buffer(Loan);
+
+#[derive(Debug)]
+enum Loan {
+    Pooled { memory: Memory, bytes: usize, home: Arc<Idle> },
+    Slot(Box<dyn Slot>),
+}
+
+/// Memory that is not a pool's, such as what another process shares with this one.
+pub trait Slot: std::fmt::Debug + Send + Sync {
+    /// Its bytes, at a multiple of 64.
+    fn bytes(&self) -> &[u8];
+
+    /// Its bytes, to be written.
+    fn bytes_mut(&mut self) -> &mut [u8];
 }
 
 impl Buffer {
-    /// Its bytes, at a page's boundary.
+    /// A buffer in somebody else's memory.
+    pub fn in_slot(slot: Box<dyn Slot>) -> Self {
+        Self(Loan::Slot(slot))
+    }
+
+    /// Its bytes, at a multiple of 64.
     pub fn bytes(&self) -> &[u8] {
-        &self.memory.bytes()[..self.bytes]
+        match &self.0 {
+            Loan::Pooled { memory, bytes, .. } => &memory.bytes()[..*bytes],
+            Loan::Slot(slot) => slot.bytes(),
+        }
     }
 
     /// Its bytes, to be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.memory.bytes_mut()[..self.bytes]
+        match &mut self.0 {
+            Loan::Pooled { memory, bytes, .. } => &mut memory.bytes_mut()[..*bytes],
+            Loan::Slot(slot) => slot.bytes_mut(),
+        }
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let Some(home) = self.home.take() else { return };
+        let Loan::Pooled { memory, home, .. } = &mut self.0 else { return };
         let mut idle = home.buffers.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < home.keep && self.memory.len() > 0 {
-            idle.push(std::mem::take(&mut self.memory));
+        if idle.len() < home.keep && memory.len() > 0 {
+            idle.push(std::mem::take(memory));
         }
     }
 }

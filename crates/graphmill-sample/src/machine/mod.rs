@@ -235,6 +235,25 @@ impl Machine {
         })
     }
 
+    /// The batch it is at work on.
+    pub fn batch(&self) -> BatchId {
+        self.batch
+    }
+
+    /// How many distinct seeds were asked for; pairs for links.
+    pub fn batch_size(&self, plan: &Plan) -> usize {
+        match &plan.task {
+            TaskPlan::Links(_) => self.seeds.len(),
+            // Seeds asked for come first, so the largest of their rows tells how many are distinct.
+            _ => self.seed_rows.iter().max().map_or(0, |&row| row as usize + 1),
+        }
+    }
+
+    /// How many edges were found.
+    pub fn num_edges(&self) -> u64 {
+        self.edge_count
+    }
+
     /// Bytes of memory that the machine keeps.
     pub fn scratch_bytes(&self) -> usize {
         let nodes: usize = self.nodes.iter().map(|space| space.locals.bytes()).sum();

@@ -50,13 +50,45 @@ impl View {
     /// # Errors
     /// When an id is out of range or its partition is not opened.
     pub fn gather(&self, gather: Gather<'_>, into: &mut [u8]) -> Result<()> {
-        let (rows, feature) = match gather.source {
+        let (rows, feature) = self.rows(gather.source)?;
+        rows.gather(feature, gather.ids, into)
+    }
+
+    /// Copies the rows of ids to places among the rows of `into`, which has room for `count` rows.
+    ///
+    /// # Errors
+    /// As for [`Self::gather`], or when a place is out of range.
+    pub fn gather_to(&self, gather: Gather<'_>, places: &[u32], count: usize, into: &mut [u8]) -> Result<()> {
+        let (rows, feature) = self.rows(gather.source)?;
+        if count == 0 || into.is_empty() {
+            return Ok(());
+        }
+        let size = into.len() / count;
+        if places.len() != gather.ids.len() || places.iter().any(|&place| place as usize >= count) {
+            return Err(Error::answer("rows have no place to go"));
+        }
+        rows.copy(feature, gather.ids, size, |index, row| {
+            into[places[index] as usize * size..][..size].copy_from_slice(row);
+        })
+    }
+
+    /// The bytes of a row.
+    ///
+    /// # Errors
+    /// When there are no such rows here.
+    pub fn row_bytes(&self, source: Source) -> Result<usize> {
+        let (rows, feature) = self.rows(source)?;
+        let opened = rows.parts.iter().position(Option::is_some).unwrap_or(0);
+        Ok(rows.tensor(opened as u32, feature)?.row_bytes())
+    }
+
+    fn rows(&self, source: Source) -> Result<(&Rows, Option<usize>)> {
+        let (rows, feature) = match source {
             Source::Node { node_type, feature } => (self.nodes.get(node_type), Some(feature)),
             Source::Label { node_type } => (self.nodes.get(node_type), None),
             Source::Edge { edge_type, feature } => (self.edges.get(edge_type).and_then(Option::as_ref), Some(feature)),
         };
-        let rows = rows.ok_or_else(|| Error::answer(format!("there are no rows of {:?}", gather.source)))?;
-        rows.gather(feature, gather.ids, into)
+        Ok((rows.ok_or_else(|| Error::answer(format!("there are no rows of {source:?}")))?, feature))
     }
 }
 
@@ -65,14 +97,30 @@ impl Rows {
         if ids.is_empty() || into.is_empty() {
             return Ok(());
         }
+        let size = into.len() / ids.len();
+        let mut rows = into.chunks_exact_mut(size);
+        if ids.len() * size > STREAMED {
+            let copied = self.copy(feature, ids, size, |_, row| stream_row(rows.next().unwrap_or_default(), row));
+            streamed();
+            copied
+        } else {
+            self.copy(feature, ids, size, |_, row| rows.next().unwrap_or_default().copy_from_slice(row))
+        }
+    }
+
+    /// Hands the rows of ids to `copy`, with their indices, in order.
+    #[inline(always)]
+    #[allow(clippy::inline_always)]
+    fn copy(&self, feature: Option<usize>, ids: &[u64], size: usize, copy: impl FnMut(usize, &[u8])) -> Result<()> {
         if self.owners.whole() {
             let tensor = self.tensor(0, feature)?;
-            copy_rows(ids, into, |id| tensor.row(id as usize).ok_or_else(|| self.absent(id)))
+            copy_ahead(ids, size, |id| tensor.row(id as usize).ok_or_else(|| self.absent(id)), copy)
         } else {
-            copy_rows(ids, into, |id| {
+            let find = |id| {
                 let location = self.owners.locate(id)?;
                 self.tensor(location.partition, feature)?.row(location.row).ok_or_else(|| self.absent(id))
-            })
+            };
+            copy_ahead(ids, size, find, copy)
         }
     }
 
@@ -94,25 +142,14 @@ impl Rows {
 }
 
 /// Copies rows, each of which begins to load some rows before its turn.
-fn copy_rows<'a>(ids: &[u64], into: &mut [u8], find: impl Fn(u64) -> Result<&'a [u8]>) -> Result<()> {
-    if into.len() > STREAMED {
-        let copied = copy_ahead(ids, into, find, stream_row);
-        streamed();
-        copied
-    } else {
-        copy_ahead(ids, into, find, <[u8]>::copy_from_slice)
-    }
-}
-
 #[inline(always)]
 #[allow(clippy::inline_always)]
 fn copy_ahead<'a>(
     ids: &[u64],
-    into: &mut [u8],
+    size: usize,
     find: impl Fn(u64) -> Result<&'a [u8]>,
-    copy: impl Fn(&mut [u8], &[u8]),
+    mut copy: impl FnMut(usize, &[u8]),
 ) -> Result<()> {
-    let size = into.len() / ids.len();
     let load = |id: u64| {
         let row = find(id)?;
         if row.len() != size {
@@ -125,12 +162,12 @@ fn copy_ahead<'a>(
     for (slot, &id) in ahead.iter_mut().zip(ids) {
         *slot = load(id)?;
     }
-    for (index, to) in into.chunks_exact_mut(size).enumerate() {
+    for index in 0..ids.len() {
         let row = ahead[index % ROWS_AHEAD];
         if let Some(&later) = ids.get(index + ROWS_AHEAD) {
             ahead[index % ROWS_AHEAD] = load(later)?;
         }
-        copy(to, row);
+        copy(index, row);
     }
     Ok(())
 }

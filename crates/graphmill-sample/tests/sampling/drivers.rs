@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use graphmill_graph::{Dataset, Direction, OpenOptions, Storage};
 use graphmill_sample::{
-    Answer, AnswerScratch, Ask, Batch, Budget, Config, Expand, Fanouts, Hops, IdVec, Machine, Need, Plan, Pool, Ppr,
-    Result, Seeds, Step, Task, View,
+    Answer, AnswerScratch, Batch, Budget, Config, Expand, Fanouts, Hops, Layout, Machine, Need, Plan, Pool, Ppr,
+    Result, Seeds, Share, Split, Step, Task, View,
 };
 use graphmill_testing::{Assignment, assignments, tempdir, write};
 use proptest::prelude::*;
@@ -76,47 +76,25 @@ proptest! {
                 ask_owners(&whole, &views, &need, answer)?;
             }
         }
-        let found = Batch::assemble(&plan, &machine, &Pool::new(1), |_, _| Ok(()))?;
+        let layout = Layout::of(&plan, &machine);
+        let mut buffer = Pool::new(1).take(layout.bytes());
+        layout.write(&plan, &machine, buffer.bytes_mut())?;
+        let found = Batch::new(ID, machine.batch_size(&plan), Arc::clone(&plan), layout, buffer);
         let expected = sample(&whole, &config, &seeds)?;
         prop_assert_eq!(found.layout().entries(), expected.layout().entries());
         prop_assert_eq!(found.bytes(), expected.bytes());
     }
 }
 
-/// Splits a question by owner, has each share answered where its nodes are, and merges the answers in the order asked.
+/// Splits a question by owner, has each share answered where its nodes are, and merges the answers.
 fn ask_owners(whole: &Dataset, views: &[View], need: &Need<'_>, answer: &mut Answer) -> Result<()> {
     let info = &whole.edge_types()[need.edge_type];
     let owner_type = whole.manifest().node_type(info.name.list_owner(need.direction))?;
-    let owner = |id: u64| whole.node_book(owner_type).owner(id).unwrap() as usize;
-    answer.clear();
-    let mut shares: Vec<(Answer, usize, usize)> = Vec::new();
-    for (place, view) in views.iter().enumerate() {
-        let mine = |index: &usize| owner(need.ids[*index]) == place;
-        let picked: Vec<usize> = (0..need.ids.len()).filter(mine).collect();
-        let ids: Vec<u64> = picked.iter().map(|&index| need.ids[index]).collect();
-        let others = match need.ask {
-            Ask::Contains => picked.iter().map(|&index| need.others[index]).collect(),
-            _ => need.others.to_vec(),
-        };
-        let mut share = Answer::default();
-        view.answer(&Need { ids: &ids, others: &others, ..*need }, &mut share, &mut AnswerScratch::default())?;
-        shares.push((share, 0, 0));
+    let mut split = Split::default();
+    split.split(need, views.len(), |id| Ok(whole.locate_node(owner_type, id)?.partition as usize))?;
+    for (share, view) in split.shares().iter_mut().zip(views).filter(|(share, _)| !share.ids.is_empty()) {
+        let Share { ids, others, answer } = share;
+        view.answer(&Need { ids, others, ..*need }, answer, &mut AnswerScratch::default())?;
     }
-    let mut neighbors = Vec::new();
-    for &id in need.ids {
-        let (share, next, edge) = &mut shares[owner(id)];
-        if let Ask::Degrees = need.ask {
-            answer.degrees.push(share.degrees[*next]);
-        } else {
-            let count = share.counts[*next];
-            answer.counts.push(count);
-            if !matches!(need.ask, Ask::Contains) {
-                neighbors.extend((*edge..*edge + count as usize).filter_map(|place| share.neighbors.get(place)));
-                *edge += count as usize;
-            }
-        }
-        *next += 1;
-    }
-    answer.neighbors = IdVec::U64(neighbors);
-    Ok(())
+    split.merge(need.ask, answer)
 }

@@ -1,0 +1,1 @@
+//! Transports: how frames and requests get from one member to another.

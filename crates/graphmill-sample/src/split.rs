@@ -1,0 +1,181 @@
+//! Questions whose nodes have several owners: split into a share for each, merged in the order of the nodes, so that who
+//! answered what, and when, cannot be seen.
+
+use crate::exchange::{Answer, Ask, IdVec, Need};
+use crate::{Error, Result};
+
+/// A question split by owner. Its memory is used again.
+#[derive(Debug, Default)]
+pub struct Split {
+    shares: Vec<Share>,
+    /// Whose share each node is in.
+    owners: Vec<u32>,
+}
+
+/// What one owner is asked, and answers.
+#[derive(Debug, Default)]
+pub struct Share {
+    /// The nodes whose lists are meant.
+    pub ids: Vec<u64>,
+    /// Further nodes, where the question names some.
+    pub others: Vec<u64>,
+    /// The owner's answer.
+    pub answer: Answer,
+}
+
+impl Split {
+    /// Splits a question among so many owners.
+    ///
+    /// # Errors
+    /// When `owner` does not know an id.
+    pub fn split(&mut self, need: &Need<'_>, owners: usize, owner: impl Fn(u64) -> Result<usize>) -> Result<()> {
+        self.shares.resize_with(owners, Share::default);
+        for share in &mut self.shares {
+            share.ids.clear();
+            share.others.clear();
+            share.answer.clear();
+        }
+        self.owners.clear();
+        for (index, &id) in need.ids.iter().enumerate() {
+            let owner = owner(id)?;
+            self.owners.push(owner as u32);
+            self.shares[owner].ids.push(id);
+            if let (Ask::Contains, Some(&other)) = (need.ask, need.others.get(index)) {
+                self.shares[owner].others.push(other);
+            }
+        }
+        if !matches!(need.ask, Ask::Contains) {
+            for share in self.shares.iter_mut().filter(|share| !share.ids.is_empty()) {
+                share.others.extend_from_slice(need.others);
+            }
+        }
+        Ok(())
+    }
+
+    /// The shares, by owner; those without ids need no answer.
+    pub fn shares(&mut self) -> &mut [Share] {
+        &mut self.shares
+    }
+
+    /// Brings the answers of all shares together.
+    ///
+    /// # Errors
+    /// When an answer does not fit what was asked.
+    pub fn merge(&self, ask: Ask, answer: &mut Answer) -> Result<()> {
+        answer.clear();
+        for (owner, share) in self.shares.iter().enumerate() {
+            share.check(ask).map_err(|reason| Error::answer(format!("owner {owner} was asked {ask:?}: {reason}")))?;
+        }
+        // One wide answer makes all wide; the widths of one graph's lists are equal, so this is not the rule.
+        let wide =
+            self.shares.iter().any(|share| matches!(share.answer.neighbors, IdVec::U64(_)) && !share.ids.is_empty());
+        let mut cursors = vec![Cursor::default(); self.shares.len()];
+        if let Ask::Degrees = ask {
+            for &owner in &self.owners {
+                let next = &mut cursors[owner as usize].node;
+                answer.degrees.push(self.shares[owner as usize].answer.degrees[*next]);
+                *next += 1;
+            }
+            return Ok(());
+        }
+        answer.neighbors = if wide { IdVec::U64(Vec::new()) } else { std::mem::take(&mut answer.neighbors).narrow() };
+        for &owner in &self.owners {
+            let (share, cursor) = (&self.shares[owner as usize].answer, &mut cursors[owner as usize]);
+            let count = share.counts[cursor.node];
+            cursor.node += 1;
+            answer.counts.push(count);
+            if let Ask::Contains = ask {
+                continue;
+            }
+            let stretch = cursor.edge..cursor.edge + count as usize;
+            cursor.edge = stretch.end;
+            match (&mut answer.neighbors, &share.neighbors) {
+                (IdVec::U32(to), IdVec::U32(from)) => to.extend_from_slice(&from[stretch.clone()]),
+                (IdVec::U64(to), IdVec::U64(from)) => to.extend_from_slice(&from[stretch.clone()]),
+                (IdVec::U64(to), IdVec::U32(from)) => to.extend(from[stretch.clone()].iter().map(|&id| u64::from(id))),
+                // No share is wide then, or `wide` would be set; an empty one adds nothing.
+                (IdVec::U32(_), IdVec::U64(_)) => {}
+            }
+            if !share.edge_ids.is_empty() {
+                answer.edge_ids.extend_from_slice(&share.edge_ids[stretch]);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How far an owner's answer was read.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cursor {
+    node: usize,
+    edge: usize,
+}
+
+impl Share {
+    /// Whether the answer has what a merge will read.
+    fn check(&self, ask: Ask) -> std::result::Result<(), String> {
+        let (asked, found) = match ask {
+            Ask::Degrees => (self.ids.len(), self.answer.degrees.len()),
+            _ => (self.ids.len(), self.answer.counts.len()),
+        };
+        if asked != found {
+            return Err(format!("{found} of {asked} nodes were answered"));
+        }
+        let (Ask::Neighbors { edge_ids, .. } | Ask::Within { edge_ids }) = ask else { return Ok(()) };
+        let edges: u64 = self.answer.counts.iter().map(|&count| u64::from(count)).sum();
+        let ids = if edge_ids { edges } else { 0 };
+        if self.answer.neighbors.len() as u64 != edges || self.answer.edge_ids.len() as u64 != ids {
+            return Err(format!(
+                "{} neighbours and {} edge ids, expected {edges} and {ids}",
+                self.answer.neighbors.len(),
+                self.answer.edge_ids.len()
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Rows whose ids have several owners: per owner, which ids, and which rows of the result they become.
+#[derive(Debug, Default)]
+pub struct RowSplit {
+    /// By owner.
+    pub shares: Vec<(Vec<u64>, Vec<u32>)>,
+}
+
+impl RowSplit {
+    /// Splits ids among so many owners.
+    ///
+    /// # Errors
+    /// When `owner` does not know an id.
+    pub fn split(&mut self, ids: &[u64], owners: usize, owner: impl Fn(u64) -> Result<usize>) -> Result<()> {
+        self.shares.resize_with(owners, Default::default);
+        for (ids, places) in &mut self.shares {
+            ids.clear();
+            places.clear();
+        }
+        for (place, &id) in ids.iter().enumerate() {
+            let (ids, places) = &mut self.shares[owner(id)?];
+            ids.push(id);
+            places.push(place as u32);
+        }
+        Ok(())
+    }
+
+    /// Copies rows that an owner has sent to where they belong.
+    ///
+    /// # Errors
+    /// When there are not as many bytes as rows were asked for.
+    pub fn scatter(places: &[u32], rows: &[u8], into: &mut [u8], row_bytes: usize) -> Result<()> {
+        if rows.len() != places.len() * row_bytes {
+            let (found, count) = (rows.len(), places.len());
+            return Err(Error::answer(format!("{found} bytes for {count} rows of {row_bytes} bytes")));
+        }
+        if row_bytes == 0 {
+            return Ok(());
+        }
+        for (&place, row) in places.iter().zip(rows.chunks_exact(row_bytes)) {
+            into[place as usize * row_bytes..][..row_bytes].copy_from_slice(row);
+        }
+        Ok(())
+    }
+}

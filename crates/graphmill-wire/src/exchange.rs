@@ -1,0 +1,241 @@
+//! Questions of samplers and their answers, as frames carry them.
+
+use graphmill_graph::Direction;
+use graphmill_graph::random::Stream;
+use graphmill_sample::{Answer, Ask, BatchId, IdVec, Need, Source, Take};
+
+use crate::proto::{self, AskKind, RowKind, TakeKind};
+use crate::{Error, Result};
+
+/// The head of a question. Its body is the ids, then the others.
+pub fn ask(need: &Need<'_>) -> proto::Ask {
+    let (kind, take, stream, edge_ids) = match need.ask {
+        Ask::Neighbors { take, stream, edge_ids } => (AskKind::Neighbors, take, stream.word(), edge_ids),
+        Ask::Within { edge_ids } => (AskKind::Within, Take::Nothing, 0, edge_ids),
+        Ask::Contains => (AskKind::Contains, Take::Nothing, 0, false),
+        Ask::Degrees => (AskKind::Degrees, Take::Nothing, 0, false),
+    };
+    let (take, fanout) = match take {
+        Take::Nothing => (TakeKind::Nothing, 0),
+        Take::All => (TakeKind::All, 0),
+        Take::Positive => (TakeKind::Positive, 0),
+        Take::First(fanout) => (TakeKind::First, fanout),
+        Take::Uniform(fanout) => (TakeKind::Uniform, fanout),
+        Take::UniformReplace(fanout) => (TakeKind::UniformReplace, fanout),
+        Take::Weighted(fanout) => (TakeKind::Weighted, fanout),
+        Take::WeightedReplace(fanout) => (TakeKind::WeightedReplace, fanout),
+    };
+    proto::Ask {
+        edge_type: need.edge_type as u32,
+        outward: need.direction == Direction::Out,
+        kind: kind.into(),
+        take: take.into(),
+        fanout,
+        stream,
+        edge_ids,
+        limit: need.limit,
+        ids: need.ids.len() as u64,
+        others: need.others.len() as u64,
+    }
+}
+
+/// The question of a frame. The body must lie at a multiple of eight.
+///
+/// # Errors
+/// When the body is not as long as the head says, or not aligned.
+pub fn need<'a>(head: &proto::Ask, body: &'a [u8], batch: BatchId) -> Result<Need<'a>> {
+    let words = words::<u64>(body)?;
+    let ids = usize::try_from(head.ids).ok().filter(|&ids| ids <= words.len());
+    let (ids, others) = words.split_at(ids.ok_or_else(|| lengths("question", body.len()))?);
+    if others.len() as u64 != head.others {
+        return Err(lengths("question", body.len()));
+    }
+    let fanout = head.fanout;
+    let take = match head.take() {
+        TakeKind::Nothing => Take::Nothing,
+        TakeKind::All => Take::All,
+        TakeKind::Positive => Take::Positive,
+        TakeKind::First => Take::First(fanout),
+        TakeKind::Uniform => Take::Uniform(fanout),
+        TakeKind::UniformReplace => Take::UniformReplace(fanout),
+        TakeKind::Weighted => Take::Weighted(fanout),
+        TakeKind::WeightedReplace => Take::WeightedReplace(fanout),
+    };
+    let ask = match head.kind() {
+        AskKind::Neighbors => Ask::Neighbors { take, stream: Stream::from_word(head.stream), edge_ids: head.edge_ids },
+        AskKind::Within => Ask::Within { edge_ids: head.edge_ids },
+        AskKind::Contains if ids.len() != others.len() => return Err(lengths("question", body.len())),
+        AskKind::Contains => Ask::Contains,
+        AskKind::Degrees => Ask::Degrees,
+    };
+    Ok(Need {
+        batch,
+        edge_type: head.edge_type as usize,
+        direction: if head.outward { Direction::Out } else { Direction::In },
+        ask,
+        ids,
+        others,
+        limit: head.limit,
+    })
+}
+
+/// The head of an answer.
+pub fn answer_head(answer: &Answer) -> proto::Answer {
+    proto::Answer {
+        counts: answer.counts.len() as u64,
+        neighbors: answer.neighbors.len() as u64,
+        wide: matches!(answer.neighbors, IdVec::U64(_)),
+        edge_ids: answer.edge_ids.len() as u64,
+        degrees: answer.degrees.len() as u64,
+    }
+}
+
+/// Appends an answer's body: the arrays of 64 bits first, so that all are aligned.
+pub fn answer_body(answer: &Answer, body: &mut Vec<u8>) {
+    body.extend_from_slice(bytemuck::cast_slice(&answer.edge_ids));
+    body.extend_from_slice(bytemuck::cast_slice(&answer.degrees));
+    match &answer.neighbors {
+        IdVec::U64(ids) => body.extend_from_slice(bytemuck::cast_slice(ids)),
+        IdVec::U32(ids) => body.extend_from_slice(bytemuck::cast_slice(ids)),
+    }
+    body.extend_from_slice(bytemuck::cast_slice(&answer.counts));
+}
+
+/// Reads an answer into memory that is used again. The body must lie at a multiple of eight.
+///
+/// # Errors
+/// When the body is not as long as the head says, or not aligned.
+pub fn read_answer(head: &proto::Answer, body: &[u8], answer: &mut Answer) -> Result<()> {
+    answer.clear();
+    let mut rest = body;
+    let mut take = |elements: u64, size: usize| {
+        let bytes = usize::try_from(elements).ok().and_then(|elements| elements.checked_mul(size));
+        let bytes = bytes.filter(|&bytes| bytes <= rest.len()).ok_or_else(|| lengths("answer", body.len()))?;
+        let (taken, left) = rest.split_at(bytes);
+        rest = left;
+        Ok::<_, Error>(taken)
+    };
+    answer.edge_ids.extend_from_slice(words(take(head.edge_ids, 8)?)?);
+    answer.degrees.extend_from_slice(words(take(head.degrees, 8)?)?);
+    if head.wide {
+        let ids = words(take(head.neighbors, 8)?)?;
+        match &mut answer.neighbors {
+            IdVec::U64(to) => to.extend_from_slice(ids),
+            narrow @ IdVec::U32(_) => *narrow = IdVec::U64(ids.to_vec()),
+        }
+    } else {
+        let ids = words(take(head.neighbors, 4)?)?;
+        match &mut answer.neighbors {
+            IdVec::U32(to) => to.extend_from_slice(ids),
+            wide @ IdVec::U64(_) => *wide = IdVec::U32(ids.to_vec()),
+        }
+    }
+    answer.counts.extend_from_slice(words(take(head.counts, 4)?)?);
+    if rest.is_empty() { Ok(()) } else { Err(lengths("answer", body.len())) }
+}
+
+/// The head of a question for rows. Its body is the ids.
+pub fn gather(source: Source, ids: usize) -> proto::Gather {
+    let (kind, place, feature) = match source {
+        Source::Node { node_type, feature } => (RowKind::NodeFeature, node_type, feature),
+        Source::Label { node_type } => (RowKind::NodeLabel, node_type, 0),
+        Source::Edge { edge_type, feature } => (RowKind::EdgeFeature, edge_type, feature),
+    };
+    proto::Gather { kind: kind.into(), r#type: place as u32, feature: feature as u32, ids: ids as u64 }
+}
+
+/// Whose rows a question asks for, and which.
+///
+/// # Errors
+/// When the body is not as long as the head says, or not aligned.
+pub fn rows<'a>(head: &proto::Gather, body: &'a [u8]) -> Result<(Source, &'a [u64])> {
+    let (place, feature) = (head.r#type as usize, head.feature as usize);
+    let source = match head.kind() {
+        RowKind::NodeFeature => Source::Node { node_type: place, feature },
+        RowKind::NodeLabel => Source::Label { node_type: place },
+        RowKind::EdgeFeature => Source::Edge { edge_type: place, feature },
+    };
+    let ids = words(body)?;
+    if ids.len() as u64 == head.ids { Ok((source, ids)) } else { Err(lengths("question", body.len())) }
+}
+
+fn words<T: bytemuck::Pod>(bytes: &[u8]) -> Result<&[T]> {
+    bytemuck::try_cast_slice(bytes).map_err(|reason| Error::content(format!("an array cannot be read: {reason}")))
+}
+
+fn lengths(what: &str, bytes: usize) -> Error {
+    Error::content(format!("the body of a {what} has {bytes} bytes, which is not what its head says"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn aligned(bytes: &[u8]) -> Vec<u64> {
+        let mut words = vec![0u64; bytes.len().div_ceil(8)];
+        bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..bytes.len()].copy_from_slice(bytes);
+        words
+    }
+
+    proptest! {
+        #[test]
+        fn an_answer_arrives_as_it_was(
+            counts: Vec<u32>, narrow: Vec<u32>, wide: Vec<u64>, is_wide: bool, edge_ids: Vec<u64>, degrees: Vec<u64>,
+        ) {
+            let neighbors = if is_wide { IdVec::U64(wide) } else { IdVec::U32(narrow) };
+            let sent = Answer { counts, neighbors, edge_ids, degrees };
+            let mut body = Vec::new();
+            answer_body(&sent, &mut body);
+            let memory = aligned(&body);
+            let mut found = Answer::default();
+            read_answer(&answer_head(&sent), &bytemuck::cast_slice(&memory)[..body.len()], &mut found).unwrap();
+            prop_assert_eq!(format!("{found:?}"), format!("{sent:?}"));
+        }
+
+        #[test]
+        fn no_head_makes_an_answer_read_past_its_body(
+            sizes: [u64; 4], small in proptest::array::uniform4(0u64..9), large: bool, wide: bool,
+            body in proptest::collection::vec(any::<u64>(), 0..20),
+        ) {
+            let [counts, neighbors, edge_ids, degrees] = if large { sizes } else { small };
+            let head = proto::Answer { counts, neighbors, wide, edge_ids, degrees };
+            let mut answer = Answer::default();
+            if read_answer(&head, bytemuck::cast_slice(&body), &mut answer).is_ok() {
+                prop_assert_eq!(answer.counts.len() as u64, counts);
+                prop_assert_eq!(answer.neighbors.len() as u64, neighbors);
+            }
+        }
+
+        #[test]
+        fn a_question_arrives_as_it_was(
+            ids: Vec<u64>, others: Vec<u64>, take in 0u8..8, fanout: u32, stream: u64, edge_ids: bool, outward: bool,
+            edge_type in 0usize..9, limit: u64,
+        ) {
+            let takes = [
+                Take::Nothing, Take::All, Take::Positive, Take::First(fanout), Take::Uniform(fanout),
+                Take::UniformReplace(fanout), Take::Weighted(fanout), Take::WeightedReplace(fanout),
+            ];
+            let asks = [
+                Ask::Neighbors { take: takes[usize::from(take)], stream: Stream::from_word(stream), edge_ids },
+                Ask::Within { edge_ids },
+                Ask::Degrees,
+            ];
+            for ask_one in asks {
+                let sent = Need {
+                    batch: BatchId { epoch: 3, g: 4, repeated: false },
+                    edge_type,
+                    direction: if outward { Direction::Out } else { Direction::In },
+                    ask: ask_one,
+                    ids: &ids,
+                    others: &others,
+                    limit,
+                };
+                let body: Vec<u64> = ids.iter().chain(&others).copied().collect();
+                let found = need(&ask(&sent), bytemuck::cast_slice(&body), sent.batch).unwrap();
+                prop_assert_eq!(format!("{found:?}"), format!("{sent:?}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! What members of a cluster say to each other, specified in `docs/wire.md`: the frames of the data plane and the messages
+//! of the control plane. Nothing here touches a socket.
+//!
+//! A [`Header`] says how long a frame is and what it is about; a [`Message`] is its decoded head; questions and answers of
+//! samplers are laid out in bodies by [`exchange`], and the tensors of a batch are listed by [`batch`].
+
+pub mod batch;
+mod error;
+pub mod exchange;
+mod header;
+mod message;
+
+/// The messages of `proto/graphmill/v1`, as generated.
+#[allow(missing_docs, clippy::all, clippy::pedantic, unreachable_pub, rust_2018_idioms, unused_qualifications)]
+pub mod proto {
+    tonic::include_proto!("graphmill.v1");
+
+    /// The description of all messages and services, for reflection.
+    pub const DESCRIPTION: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/graphmill.v1.bin"));
+}
+
+pub use error::{Error, Result};
+pub use header::{Header, Kind, Limits, PREFACE};
+pub use message::Message;
+
+/// The wire version that this build speaks.
+pub const VERSION: u8 = 1;
+/// The oldest that it speaks.
+pub const OLDEST: u8 = 1;
+/// The bytes of a header.
+pub const HEADER: usize = 48;
+/// The protocol's name in a TLS handshake.
+pub const ALPN: &[u8] = b"graphmill/1";
