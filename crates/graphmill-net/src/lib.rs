@@ -1,1 +1,31 @@
-//! Transports: how frames and requests get from one member to another.
+//! Transports: how frames and requests get from one member to another. Nothing here knows what a graph is.
+//!
+//! A [`Listener`] takes connections on TCP and Unix sockets, plain or under TLS, and tells the data plane from HTTP; [`dial`]
+//! opens them. Either end is a [`Stream`], which HTTP libraries use as it is and which [`split`] turns into a [`FrameReader`]
+//! and a [`FrameWriter`]. On one host a [`SharedSlot`] of the server becomes a [`MappedSlot`] of the client, so that batches
+//! are not copied through a socket.
+
+mod address;
+mod dial;
+mod error;
+mod fork;
+mod frames;
+mod host;
+mod listen;
+mod slots;
+mod stream;
+mod tls;
+mod token;
+mod unix;
+
+pub use address::Endpoint;
+pub use dial::{connect_data, dial};
+pub use error::{Error, Result};
+pub use fork::before_fork;
+pub use frames::{FrameReader, FrameWriter, Incoming, STALL, split};
+pub use host::host_id;
+pub use listen::{Accepted, ListenOptions, Listener, PeerInfo};
+pub use slots::{MappedSlot, SharedSlot};
+pub use stream::Stream;
+pub use tls::{ClientTls, Plane, ServerTls};
+pub use token::Token;

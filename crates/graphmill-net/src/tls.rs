@@ -1,0 +1,122 @@
+//! TLS: certificates from files, and which plane a connection is for.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+
+use crate::{Error, Result};
+
+/// What a connection is for. Under TLS it is told by ALPN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plane {
+    /// Frames.
+    Data,
+    /// gRPC.
+    Control,
+    /// HTTP/1.1, for people and their probes.
+    Watch,
+}
+
+impl Plane {
+    /// The protocol's name in a TLS handshake.
+    pub const fn alpn(self) -> &'static [u8] {
+        match self {
+            Self::Data => graphmill_wire::ALPN,
+            Self::Control => b"h2",
+            Self::Watch => b"http/1.1",
+        }
+    }
+}
+
+/// What a server needs for TLS.
+#[derive(Clone)]
+pub struct ServerTls {
+    pub(crate) config: Arc<ServerConfig>,
+}
+
+impl ServerTls {
+    /// Reads a certificate chain and its key from PEM files. With authorities for clients, only a client with a certificate
+    /// that one of them signed gets in.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or does not hold what it should.
+    pub fn load(cert: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Self> {
+        let builder = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Error::file(cert, &error))?;
+        let builder = match client_ca {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let verifier = WebPkiClientVerifier::builder_with_provider(authorities(path)?, provider());
+                builder.with_client_cert_verifier(verifier.build().map_err(|error| Error::file(path, &error))?)
+            }
+        };
+        let mut config = builder
+            .with_single_cert(certificates(cert)?, private_key(key)?)
+            .map_err(|error| Error::file(key, &format!("it does not belong to {}: {error}", cert.display())))?;
+        config.alpn_protocols = [Plane::Data, Plane::Control, Plane::Watch].map(|plane| plane.alpn().to_vec()).into();
+        Ok(Self { config: Arc::new(config) })
+    }
+}
+
+/// What a client needs for TLS.
+#[derive(Clone)]
+pub struct ClientTls {
+    config: ClientConfig,
+}
+
+impl ClientTls {
+    /// Reads the authorities that may have signed a server's certificate, and the client's own certificate chain and key if
+    /// it has one, from PEM files.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or does not hold what it should.
+    pub fn load(ca: &Path, identity: Option<(&Path, &Path)>) -> Result<Self> {
+        let verifier = WebPkiServerVerifier::builder_with_provider(authorities(ca)?, provider());
+        let builder = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Error::file(ca, &error))?
+            .with_webpki_verifier(verifier.build().map_err(|error| Error::file(ca, &error))?);
+        let config = match identity {
+            None => builder.with_no_client_auth(),
+            Some((cert, key)) => builder
+                .with_client_auth_cert(certificates(cert)?, private_key(key)?)
+                .map_err(|error| Error::file(key, &format!("it does not belong to {}: {error}", cert.display())))?,
+        };
+        Ok(Self { config })
+    }
+
+    pub(crate) fn config(&self, plane: Plane) -> Arc<ClientConfig> {
+        let mut config = self.config.clone();
+        config.alpn_protocols = vec![plane.alpn().to_vec()];
+        Arc::new(config)
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
+}
+
+fn authorities(path: &Path) -> Result<Arc<RootCertStore>> {
+    let mut store = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        store.add(certificate).map_err(|error| Error::file(path, &error))?;
+    }
+    Ok(Arc::new(store))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let found = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>);
+    let found = found.map_err(|error| Error::file(path, &error))?;
+    if found.is_empty() { Err(Error::file(path, "there is no certificate in it")) } else { Ok(found) }
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| Error::file(path, &error))
+}
