@@ -41,11 +41,13 @@ pub enum Kind {
     Rows = 13,
     Ping = 14,
     Pong = 15,
+    Read = 16,
+    Reading = 17,
 }
 
 impl Kind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::Hello,
         Self::Welcome,
         Self::Refused,
@@ -61,6 +63,8 @@ impl Kind {
         Self::Rows,
         Self::Ping,
         Self::Pong,
+        Self::Read,
+        Self::Reading,
     ];
 
     fn from_number(number: u8) -> Result<Self> {

@@ -2,13 +2,15 @@
 //! of the control plane. Nothing here touches a socket.
 //!
 //! A [`Header`] says how long a frame is and what it is about; a [`Message`] is its decoded head; questions and answers of
-//! samplers are laid out in bodies by [`exchange`], and the tensors of a batch are listed by [`batch`].
+//! samplers are laid out in bodies by [`exchange`], those of the dataset service by [`mod@read`], and the tensors of a batch are
+//! listed by [`batch`].
 
 pub mod batch;
 mod error;
 pub mod exchange;
 mod header;
 mod message;
+pub mod read;
 
 /// The messages of `proto/graphmill/v1`, as generated.
 #[allow(missing_docs, clippy::all, clippy::pedantic, unreachable_pub, rust_2018_idioms, unused_qualifications)]

@@ -23,6 +23,8 @@ pub enum Message {
     Rows(proto::Rows),
     Ping(proto::Ping),
     Pong(proto::Pong),
+    Read(proto::Read),
+    Reading(proto::Reading),
 }
 
 impl Message {
@@ -44,6 +46,8 @@ impl Message {
             Self::Rows(_) => Kind::Rows,
             Self::Ping(_) => Kind::Ping,
             Self::Pong(_) => Kind::Pong,
+            Self::Read(_) => Kind::Read,
+            Self::Reading(_) => Kind::Reading,
         }
     }
 
@@ -65,6 +69,8 @@ impl Message {
             Self::Rows(message) => message.encode_to_vec(),
             Self::Ping(message) => message.encode_to_vec(),
             Self::Pong(message) => message.encode_to_vec(),
+            Self::Read(message) => message.encode_to_vec(),
+            Self::Reading(message) => message.encode_to_vec(),
         }
     }
 
@@ -89,6 +95,8 @@ impl Message {
             Kind::Rows => Self::Rows(proto::Rows::decode(head)?),
             Kind::Ping => Self::Ping(proto::Ping::decode(head)?),
             Kind::Pong => Self::Pong(proto::Pong::decode(head)?),
+            Kind::Read => Self::Read(proto::Read::decode(head)?),
+            Kind::Reading => Self::Reading(proto::Reading::decode(head)?),
         })
     }
 }
