@@ -11,7 +11,7 @@ use tokio::net::{TcpSocket, TcpStream, UnixStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::stream::{enlarge_tcp, enlarge_unix};
+use crate::stream::enlarge_unix;
 use crate::{ClientTls, Endpoint, Error, Plane, Result, Stream};
 
 /// Connects to an address, for one plane. All of it, from the look-up of the name to the end of the TLS handshake, must be
@@ -75,7 +75,6 @@ async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
 
 async fn connect_one(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    enlarge_tcp(&socket);
     socket.set_nodelay(true)?;
     socket.connect(address).await
 }

@@ -28,7 +28,7 @@ impl SharedSlot {
     /// A new slot of zeros.
     ///
     /// # Errors
-    /// When the system has no memory or descriptor left, or `bytes` is zero.
+    /// When the system has no memory or descriptor left.
     pub fn create(bytes: usize) -> io::Result<Self> {
         let file = memfd_create("graphmill-slot", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, bytes as u64)?;

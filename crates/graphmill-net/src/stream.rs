@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpSocket, TcpStream, UnixStream};
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsStream;
 
 /// An open connection.
@@ -61,27 +61,10 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// What a socket may hold on its way, where the system grants it: a batch is tens of megabytes, and a small buffer makes it
-/// many wake-ups.
-const BUFFER: u32 = 4 << 20;
-
-/// Asks for large buffers. Must come before connecting or listening, when the window's scale is chosen. A host whose limit is
-/// lower is left alone: a size that was asked for stays fixed, while its own choice grows past that limit.
-pub(crate) fn enlarge_tcp(socket: &TcpSocket) {
-    let grants = |limit: &str| {
-        let text = std::fs::read_to_string(limit).unwrap_or_default();
-        text.trim_end().parse::<u32>().is_ok_and(|limit| limit >= BUFFER)
-    };
-    // Only speed is lost when the system refuses.
-    if grants("/proc/sys/net/core/rmem_max") {
-        let _ = socket.set_recv_buffer_size(BUFFER);
-    }
-    if grants("/proc/sys/net/core/wmem_max") {
-        let _ = socket.set_send_buffer_size(BUFFER);
-    }
-}
-
-/// The same for a Unix socket, whose buffers never grow by themselves.
+/// Asks for a large buffer: a batch is tens of megabytes, and a small buffer makes it many wake-ups. A Unix socket's never
+/// grows by itself. TCP's do, as far as the host allows, and asking for a size would end that.
 pub(crate) fn enlarge_unix(socket: &UnixStream) {
-    let _ = rustix::net::sockopt::set_socket_send_buffer_size(socket, BUFFER as usize);
+    const BUFFER: usize = 4 << 20;
+    // Only speed is lost when the system grants less.
+    let _ = rustix::net::sockopt::set_socket_send_buffer_size(socket, BUFFER);
 }

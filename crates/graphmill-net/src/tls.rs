@@ -35,9 +35,10 @@ impl Plane {
 }
 
 /// What a server needs for TLS.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct ServerTls {
     pub(crate) config: Arc<ServerConfig>,
+    mutual: bool,
 }
 
 impl ServerTls {
@@ -61,12 +62,20 @@ impl ServerTls {
             .with_single_cert(certificates(cert)?, private_key(key)?)
             .map_err(|error| Error::file(key, &format!("it does not belong to {}: {error}", cert.display())))?;
         config.alpn_protocols = [Plane::Data, Plane::Control, Plane::Watch].map(|plane| plane.alpn().to_vec()).into();
-        Ok(Self { config: Arc::new(config) })
+        // Connections live long, so resuming sessions saves little; and a client that has sent its last frame and closes
+        // without having read a ticket would reset the connection, and the frame with it.
+        config.send_tls13_tickets = 0;
+        Ok(Self { config: Arc::new(config), mutual: client_ca.is_some() })
+    }
+
+    /// Whether clients must show a certificate.
+    pub fn is_mutual(&self) -> bool {
+        self.mutual
     }
 }
 
 /// What a client needs for TLS.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct ClientTls {
     config: ClientConfig,
 }

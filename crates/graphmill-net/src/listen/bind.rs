@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixSocket, UnixStream, lookup_host};
 
-use crate::stream::enlarge_tcp;
-
 /// Connections that wait in the system for being taken.
 const BACKLOG: u32 = 1024;
 
@@ -30,8 +28,6 @@ pub(super) async fn bind_tcp(host: &str, port: u16) -> io::Result<TcpListener> {
 fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
-    // What is taken from a listening socket has its buffers.
-    enlarge_tcp(&socket);
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }

@@ -1,0 +1,108 @@
+//! Shared memory as its server and its client see it.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt as _;
+
+use graphmill_net::{MappedSlot, SharedSlot};
+use memmap2::MmapOptions;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+
+const BYTES: usize = 10 * 4096 + 100;
+
+/// A slot and its descriptor as a client gets it.
+fn slot() -> (SharedSlot, OwnedFd) {
+    let shared = SharedSlot::create(BYTES).unwrap();
+    let fd = shared.fd().try_clone_to_owned().unwrap();
+    (shared, fd)
+}
+
+#[test]
+fn a_client_sees_what_the_server_writes_before_and_after_it_mapped() {
+    let (mut shared, fd) = slot();
+    shared.bytes_mut()[BYTES - 1] = 1;
+    let mapped = MappedSlot::map(fd, BYTES).unwrap();
+    assert_eq!(mapped.bytes()[BYTES - 1], 1);
+    shared.bytes_mut()[BYTES - 1] = 2;
+    assert_eq!(mapped.bytes()[BYTES - 1], 2);
+    assert_eq!((mapped.bytes().len(), shared.bytes().len()), (BYTES, BYTES));
+}
+
+#[test]
+fn an_edit_stays_with_the_client_is_noticed_and_can_be_given_up() {
+    let (mut shared, fd) = slot();
+    shared.bytes_mut().fill(1);
+    let mut mapped = MappedSlot::map(fd, BYTES).unwrap();
+    assert!(!mapped.has_private_pages(BYTES), "nothing was touched");
+    assert!(mapped.bytes().iter().all(|&byte| byte == 1));
+    assert!(!mapped.has_private_pages(BYTES), "reading is not editing");
+
+    mapped.bytes_mut()[5 * 4096] = 9;
+    assert_eq!(shared.bytes()[5 * 4096], 1);
+    assert!(mapped.has_private_pages(BYTES));
+    assert!(mapped.has_private_pages(5 * 4096 + 1));
+    assert!(!mapped.has_private_pages(5 * 4096), "the edit lies behind");
+
+    shared.bytes_mut().fill(2);
+    assert_eq!((mapped.bytes()[5 * 4096], mapped.bytes()[5 * 4096 + 1]), (9, 1), "an edited page is the client's");
+    assert_eq!(mapped.bytes()[0], 2);
+
+    mapped.drop_private_pages(BYTES).unwrap();
+    assert!(!mapped.has_private_pages(BYTES));
+    assert!(mapped.bytes().iter().all(|&byte| byte == 2));
+    mapped.drop_private_pages(0).unwrap();
+    mapped.drop_private_pages(usize::MAX).unwrap();
+}
+
+#[test]
+fn an_edit_of_the_last_bytes_is_noticed() {
+    let (_shared, fd) = slot();
+    let mut mapped = MappedSlot::map(fd, BYTES).unwrap();
+    mapped.bytes_mut()[BYTES - 1] = 9;
+    assert!(mapped.has_private_pages(BYTES));
+    assert!(mapped.has_private_pages(usize::MAX));
+    assert!(!mapped.has_private_pages(0));
+}
+
+#[test]
+fn whoever_gets_a_slot_cannot_write_it_or_change_its_size() {
+    let (_shared, fd) = slot();
+    let file = File::from(fd);
+    assert!(MmapOptions::new().len(BYTES).map_raw(&file).is_err(), "mapped shared and writable");
+    assert!(file.write_at(&[1], 0).is_err());
+    assert!(file.set_len(0).is_err());
+    assert!(file.set_len(1 << 20).is_err());
+    assert!(fcntl_add_seals(&file, SealFlags::WRITE).is_err());
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+    let again = File::options().read(true).write(true).open(path);
+    assert!(again.is_err() || again.is_ok_and(|file| MmapOptions::new().len(BYTES).map_raw(&file).is_err()));
+}
+
+#[test]
+fn what_could_be_cut_short_or_changed_is_not_mapped() {
+    let memfd = || {
+        let fd = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::fs::ftruncate(&fd, BYTES as u64).unwrap();
+        fd
+    };
+    let refusal = |fd: OwnedFd| MappedSlot::map(fd, BYTES).unwrap_err().to_string();
+    assert!(refusal(memfd()).contains("expected at least"));
+    for seals in [SealFlags::SHRINK, SealFlags::FUTURE_WRITE] {
+        let fd = memfd();
+        fcntl_add_seals(&fd, seals).unwrap();
+        assert!(refusal(fd).contains("expected at least"), "{seals:?}");
+    }
+    assert!(refusal(tempfile::tempfile().unwrap().into()).contains("seal"));
+    let (_shared, fd) = slot();
+    let refused = MappedSlot::map(fd, BYTES + 1).unwrap_err().to_string();
+    assert!(refused.contains("has 41060 bytes, expected 41061"), "{refused}");
+}
+
+#[test]
+fn a_mapping_outlives_the_server() {
+    let (mut shared, fd) = slot();
+    shared.bytes_mut().fill(3);
+    let mapped = MappedSlot::map(fd, BYTES).unwrap();
+    drop(shared);
+    assert!(mapped.bytes().iter().all(|&byte| byte == 3));
+}
