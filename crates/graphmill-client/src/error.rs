@@ -18,6 +18,48 @@ pub enum Error {
     /// The sampler refused.
     #[error(transparent)]
     Sample(#[from] graphmill_sample::Error),
+    /// A server cannot be reached, or cannot do it now.
+    #[error("server {server} cannot {doing}: {reason}")]
+    Unavailable {
+        /// Which.
+        server: String,
+        /// What it was asked.
+        doing: String,
+        /// What happened.
+        reason: String,
+    },
+    /// A server refused.
+    #[error("server {server} refused to {doing}: {reason}")]
+    Refused {
+        /// Which.
+        server: String,
+        /// What it was asked.
+        doing: String,
+        /// Why.
+        reason: String,
+    },
+    /// A batch could not be sampled on a server. Other batches are not affected.
+    #[error("server {server}: {reason}")]
+    Batch {
+        /// Which.
+        server: String,
+        /// The epoch.
+        epoch: u64,
+        /// The batch.
+        g: u64,
+        /// Why.
+        reason: String,
+    },
+    /// Something did not come in time.
+    #[error("{what} did not come within {seconds} s ({reason})")]
+    Late {
+        /// What.
+        what: String,
+        /// How long it was waited for.
+        seconds: f64,
+        /// How the servers do.
+        reason: String,
+    },
     /// A state belongs to other batches than this loader's.
     #[error("the state does not fit this loader: its {what} is {found}, expected {expected}")]
     State {

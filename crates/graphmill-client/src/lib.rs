@@ -1,12 +1,14 @@
 //! Loaders: from a dataset, a sampler configuration and seeds to epochs of batches.
 //!
-//! A [`Loader`] is embedded: it samples on threads of its own process. Which batches there are, and in which order, does not
-//! depend on the threads, only on seeds, options and epoch (`docs/sampling.md`, section 2).
+//! A [`Loader`] is embedded, and samples on threads of its own process, or remote, and receives what storage servers have
+//! sampled. Which batches there are, and in which order, does not depend on that, nor on the number of threads or servers,
+//! only on seeds, options and epoch (`docs/sampling.md`, section 2).
 
 mod error;
 mod loader;
-mod seeds;
+mod remote;
 
 pub use error::{Error, Result};
+pub use remote::{ConnectOptions, Remote, Seeding, Traffic, Transport};
 pub use loader::{Batches, Loader, Options, Report, State};
-pub use seeds::SeedList;
+pub use graphmill_sample::SeedList;

@@ -31,6 +31,12 @@ pub enum Error {
         /// How to raise the bound, if it can be raised.
         remedy: &'static str,
     },
+    /// Nobody has a partition that a batch needs.
+    #[error("partition {partition} is with no server that can be reached")]
+    Unowned {
+        /// The partition.
+        partition: u32,
+    },
     /// An answer does not fit what was asked, so it comes from another graph or is damaged.
     #[error("an answer does not fit its request: {reason}")]
     Answer {

@@ -8,6 +8,7 @@
 mod batch;
 mod cache;
 mod config;
+mod epoch;
 mod error;
 mod exchange;
 pub mod law;
@@ -15,16 +16,19 @@ mod machine;
 mod memory;
 mod plan;
 mod sampler;
+mod seeds;
 mod split;
 mod view;
 
 pub use batch::{Batch, Buffer, Entry, Field, Layout, Pool, Slot, TensorView};
 pub use config::{Budget, Config, Expand, Fanouts, Hops, Negatives, Ppr, Supervision, Task, TypeFanouts};
+pub use epoch::{Cutting, Epoch};
 pub use error::{Error, Result};
 pub use exchange::{Answer, Ask, IdVec, Need, Take};
 pub use law::BatchId;
 pub use machine::{Machine, Pairs, Seeds, Step};
 pub use plan::Plan;
 pub use sampler::{Sampler, Times};
+pub use seeds::{Cut, SeedList};
 pub use split::{RowSplit, Share, Split};
 pub use view::{AnswerScratch, Gather, Source, View};

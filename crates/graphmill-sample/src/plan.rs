@@ -73,6 +73,7 @@ pub(crate) enum TaskPlan {
 /// Seed pairs and their negatives.
 #[derive(Debug, Clone)]
 pub(crate) struct LinkPlan {
+    pub(crate) edge_type: usize,
     pub(crate) src: usize,
     pub(crate) dst: usize,
     pub(crate) word: u64,
@@ -140,6 +141,14 @@ impl Plan {
         match &self.task {
             TaskPlan::Nodes { node_type } | TaskPlan::Anchors { node_type, .. } => (*node_type, None),
             TaskPlan::Links(links) => (links.src, Some(links.dst)),
+        }
+    }
+
+    /// The edge type of seed pairs, by its place; nothing if seeds are nodes.
+    pub fn link_type(&self) -> Option<usize> {
+        match &self.task {
+            TaskPlan::Links(links) => Some(links.edge_type),
+            TaskPlan::Nodes { .. } | TaskPlan::Anchors { .. } => None,
         }
     }
 
@@ -395,6 +404,7 @@ impl Planner<'_> {
         let refuse = self.manifest.edge_types.iter().enumerate().filter(|(_, other)| strict && between(other));
         let refuse = refuse.filter_map(|(place, other)| other.layouts.first().map(|&layout| (place, layout)));
         Ok(TaskPlan::Links(LinkPlan {
+            edge_type: place,
             src,
             dst,
             word: law::name_word(&info.name),

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, demo, generate, ingest, inspect, partition, sample};
+use crate::commands::{bench, demo, generate, ingest, inspect, partition, sample, serve};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -12,6 +12,7 @@ Examples:
   graphmill partition g --parts 4 --out g4                  cut a dataset for four servers
   graphmill inspect g4                                      see what a dataset holds
   graphmill sample g4 --seeds 1,2,3 --fanouts 15,10         see a batch
+  graphmill serve g4                                        sample for other processes and hosts
   graphmill bench sample g4 --fanouts 15,10                 see how fast this machine samples
 
 `graphmill help COMMAND` tells all about a command.";
@@ -37,13 +38,14 @@ pub(crate) enum Command {
     Partition(partition::Args),
     Inspect(inspect::Args),
     Sample(Box<sample::Args>),
+    Serve(Box<serve::Args>),
     Bench(bench::Args),
 }
 
 impl Command {
     /// Whether it makes files that must not be left half done.
     pub(crate) fn writes(&self) -> bool {
-        !matches!(self, Self::Inspect(_) | Self::Sample(_) | Self::Bench(_))
+        !matches!(self, Self::Inspect(_) | Self::Sample(_) | Self::Serve(_) | Self::Bench(_))
     }
 }
 

@@ -1,19 +1,21 @@
-//! The embedded loader.
+//! Loaders: where batches come from, in which order they are handed out, how far a rank has come.
 
+mod embedded;
 mod order;
 mod state;
 mod workers;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use graphmill_graph::Dataset;
-use graphmill_sample::{Batch, Config, Plan, Pool, Sampler, Times, View, law};
+use graphmill_sample::{Batch, Config, Cutting, Plan, SeedList, Times, law};
 
-use crate::seeds::Cut;
-use crate::{Error, Result, SeedList};
-use order::Order;
+use crate::remote::{Receiving, Remote, RemoteSource, Seeding};
+use crate::{Error, Result};
+use embedded::{Embedded, Worker};
 use workers::Workers;
 
+pub(crate) use order::Order;
 pub use state::State;
 
 /// How seeds become batches, and batches are handed out.
@@ -56,6 +58,10 @@ impl Default for Options {
 }
 
 impl Options {
+    pub(crate) fn cutting(&self) -> Cutting {
+        Cutting { batch_size: self.batch_size as u64, shuffle: self.shuffle, drop_last: self.drop_last }
+    }
+
     fn is_even(&self) -> bool {
         self.even.unwrap_or(self.world_size > 1)
     }
@@ -82,29 +88,29 @@ impl Options {
     }
 }
 
-/// Epochs of batches from a dataset of this process.
+/// Epochs of batches from a dataset of this process, or from storage servers.
 #[derive(Debug)]
 pub struct Loader {
-    source: Arc<Source>,
+    about: Arc<About>,
+    origin: Origin,
 }
 
-/// What batches are made from, shared by all threads.
+/// What the batches are, wherever they come from.
 #[derive(Debug)]
-struct Source {
+struct About {
     plan: Arc<Plan>,
-    view: Arc<View>,
-    seeds: SeedList,
     options: Options,
-    pool: Pool,
-    /// Workers that rest between epochs, with their memory.
-    resting: Mutex<Vec<Worker>>,
+    /// How many seeds there are.
+    seeds: u64,
+    /// A word for the seeds.
+    seed_word: u64,
 }
 
-/// What a thread samples with.
+/// Where the batches come from.
 #[derive(Debug)]
-struct Worker {
-    sampler: Sampler,
-    cut: Cut,
+enum Origin {
+    Embedded(Arc<Embedded>),
+    Remote(Arc<RemoteSource>),
 }
 
 /// What a loader's workers did and hold.
@@ -130,19 +136,41 @@ impl Loader {
         if plan.seed_types().1.is_some() != matches!(seeds, SeedList::Pairs { .. }) {
             return Err(Error::options("links are sampled from pairs, everything else from nodes"));
         }
-        let pool = Pool::new(options.threads + options.prefetch + 2);
-        let (plan, view) = (Arc::new(plan), Arc::new(View::new(dataset)));
-        Ok(Self { source: Arc::new(Source { plan, view, seeds, options, pool, resting: Mutex::default() }) })
+        let plan = Arc::new(plan);
+        let about = About { plan: Arc::clone(&plan), seeds: seeds.len() as u64, seed_word: seeds.word(), options };
+        let kept = about.options.threads + about.options.prefetch + 2;
+        let embedded = Embedded::new(plan, dataset, seeds, kept);
+        Ok(Self { about: Arc::new(about), origin: Origin::Embedded(Arc::new(embedded)) })
+    }
+
+    /// A loader of batches that storage servers sample.
+    ///
+    /// # Errors
+    /// When configuration, seeds or options do not fit each other or the dataset, or no server can be reached.
+    pub fn remote(
+        remote: &Arc<Remote>,
+        config: Config,
+        seeds: impl Into<Seeding>,
+        options: Options,
+    ) -> Result<Self> {
+        options.check()?;
+        let seeding = seeds.into();
+        if let Seeding::Listed(list) = &seeding {
+            list.check()?;
+        }
+        let plan = Arc::new(Plan::remote(config, remote.manifest())?);
+        let (source, seeds, seed_word) = RemoteSource::new(remote, plan.config(), seeding, &options)?;
+        Ok(Self { about: Arc::new(About { plan, options, seeds, seed_word }), origin: Origin::Remote(source) })
     }
 
     /// What its batches are made by.
     pub fn plan(&self) -> &Arc<Plan> {
-        &self.source.plan
+        &self.about.plan
     }
 
     /// How many batches this rank has in an epoch.
     pub fn len(&self) -> usize {
-        self.source.order(0, 0).rounds() as usize
+        self.about.order(0, 0).rounds() as usize
     }
 
     /// Whether it has none.
@@ -152,12 +180,12 @@ impl Loader {
 
     /// The batches of an epoch.
     pub fn epoch(&self, epoch: u64) -> Batches {
-        Batches::new(&self.source, epoch, 0, 0, &[])
+        self.batches(epoch, 0, 0, &[])
     }
 
     /// The batches of an epoch from a round on.
     pub fn epoch_from(&self, epoch: u64, round: u64) -> Batches {
-        Batches::new(&self.source, epoch, 0, round, &[])
+        self.batches(epoch, 0, round, &[])
     }
 
     /// The batches of an epoch that were not handed out when a state was taken.
@@ -165,10 +193,10 @@ impl Loader {
     /// # Errors
     /// When the state belongs to other batches than this loader's.
     pub fn resume(&self, state: &State) -> Result<Batches> {
-        state.check(&self.source.state(0, 0))?;
-        let options = &self.source.options;
+        state.check(&self.about.state(0, 0))?;
+        let options = &self.about.options;
         if (state.rank, state.world_size) == (options.rank, options.world_size) {
-            return Ok(Batches::new(&self.source, state.epoch, state.start, state.rounds, &state.ahead));
+            return Ok(self.batches(state.epoch, state.start, state.rounds, &state.ahead));
         }
         if !state.ahead.is_empty() {
             return Err(Error::State {
@@ -178,24 +206,41 @@ impl Loader {
             });
         }
         let start = state.start.saturating_add(state.rounds.saturating_mul(state.world_size.into()));
-        Ok(Batches::new(&self.source, state.epoch, start, 0, &[]))
+        Ok(self.batches(state.epoch, start, 0, &[]))
     }
 
-    /// What resting workers did so far; all of them rest when no epoch is under way.
+    /// What resting workers did so far; all of them rest when no epoch is under way. Servers tell of theirs themselves.
     pub fn report(&self) -> Report {
-        let resting = self.source.resting.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut report = Report { idle_bytes: self.source.pool.idle_bytes(), ..Report::default() };
-        for worker in &*resting {
-            report.times += worker.sampler.times();
-            report.scratch_bytes += worker.sampler.scratch_bytes();
+        match &self.origin {
+            Origin::Embedded(embedded) => embedded.report(),
+            Origin::Remote(_) => Report::default(),
         }
-        report
+    }
+
+    fn batches(&self, epoch: u64, start: u64, rounds: u64, ahead: &[u64]) -> Batches {
+        let order = self.about.order(epoch, start);
+        let todo: Vec<u64> = (rounds..order.rounds()).filter(|round| !ahead.contains(round)).collect();
+        let Options { threads, prefetch, .. } = self.about.options;
+        let state = State { rounds, ahead: ahead.to_vec(), ..self.about.state(epoch, start) };
+        let feed = match &self.origin {
+            Origin::Remote(source) => Feed::Remote(Receiving::new(source, &self.about.plan, order, todo.clone())),
+            Origin::Embedded(embedded) => {
+                let start = || Workers::start(embedded, order, todo.clone(), threads, threads + prefetch);
+                // A system that has no thread to give still has this one.
+                match (threads > 0).then(start).filter(|workers| workers.any() || todo.is_empty()) {
+                    Some(workers) => Feed::Workers(workers),
+                    None => Feed::Inline(Arc::clone(embedded), Some(embedded.worker())),
+                }
+            }
+        };
+        let (left, next) = (todo.len(), todo.into_iter());
+        Batches { about: Arc::clone(&self.about), order, state, next, left, feed }
     }
 }
 
-impl Source {
+impl About {
     fn order(&self, epoch: u64, start: u64) -> Order {
-        Order::new(&self.options, self.seeds.len() as u64, self.plan.config().seed, epoch, start)
+        Order::new(&self.options, self.seeds, self.plan.config().seed, epoch, start)
     }
 
     /// The state at the beginning of an epoch.
@@ -205,7 +250,7 @@ impl Source {
             law: law::VERSION,
             fingerprint: self.plan.fingerprint().to_string(),
             config: format!("{:016x}", self.plan.config_word()),
-            seeds: format!("{:016x}/{batch_size}/{}{}", self.seeds.word(), u8::from(shuffle), u8::from(drop_last)),
+            seeds: format!("{:016x}/{batch_size}/{}{}", self.seed_word, u8::from(shuffle), u8::from(drop_last)),
             epoch,
             start,
             rank,
@@ -214,56 +259,30 @@ impl Source {
             ahead: Vec::new(),
         }
     }
-
-    /// A rested worker if there is one.
-    fn worker(&self) -> Worker {
-        let rested = self.resting.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        rested.unwrap_or_else(|| self.new_worker())
-    }
-
-    fn new_worker(&self) -> Worker {
-        let sampler = Sampler::new(Arc::clone(&self.plan), Arc::clone(&self.view), self.pool.clone());
-        Worker { sampler, cut: Cut::default() }
-    }
-
-    fn give_back(&self, worker: Worker) {
-        self.resting.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
-    }
-
-    fn load(&self, worker: &mut Worker, order: &Order, round: u64) -> Result<Batch> {
-        let batch = order.batch(round);
-        worker.cut.fill(&self.seeds, order.positions(batch.g));
-        Ok(worker.sampler.sample(worker.cut.seeds(&self.seeds), batch)?)
-    }
 }
 
 /// The batches of one epoch. A batch that fails is an error in its place; the others follow.
 #[derive(Debug)]
 pub struct Batches {
-    source: Arc<Source>,
+    about: Arc<About>,
     order: Order,
     state: State,
-    /// Rounds to hand out, in order; none with workers out of order.
+    /// Rounds to hand out, in order; none where they come as they are ready.
     next: std::vec::IntoIter<u64>,
     left: usize,
-    workers: Option<Workers>,
-    inline: Option<Worker>,
+    feed: Feed,
+}
+
+/// Who makes the batches of an epoch.
+#[derive(Debug)]
+enum Feed {
+    /// The thread that asks. The worker is gone only while it is being given back.
+    Inline(Arc<Embedded>, Option<Worker>),
+    Workers(Workers),
+    Remote(Receiving),
 }
 
 impl Batches {
-    fn new(source: &Arc<Source>, epoch: u64, start: u64, rounds: u64, ahead: &[u64]) -> Self {
-        let order = source.order(epoch, start);
-        let todo: Vec<u64> = (rounds..order.rounds()).filter(|round| !ahead.contains(round)).collect();
-        let Options { threads, prefetch, .. } = source.options;
-        let state = State { rounds, ahead: ahead.to_vec(), ..source.state(epoch, start) };
-        let start = || Workers::start(source, order, todo.clone(), threads, threads + prefetch);
-        // A system that has no thread to give still has this one.
-        let workers = (threads > 0).then(start).filter(|workers| workers.any() || todo.is_empty());
-        let inline = workers.is_none().then(|| source.worker());
-        let (left, next) = (todo.len(), todo.into_iter());
-        Self { source: Arc::clone(source), order, state, next, left, workers, inline }
-    }
-
     /// Where this epoch stands: what was handed out is not sampled again.
     pub fn state(&self) -> State {
         self.state.clone()
@@ -271,7 +290,10 @@ impl Batches {
 
     /// Where the time went of sampling on the caller's own thread.
     pub fn times(&self) -> Times {
-        self.inline.as_ref().map(|worker| worker.sampler.times()).unwrap_or_default()
+        match &self.feed {
+            Feed::Inline(_, Some(worker)) => worker.times(),
+            _ => Times::default(),
+        }
     }
 
     fn hand_out(&mut self, round: u64) {
@@ -289,16 +311,15 @@ impl Iterator for Batches {
     type Item = Result<Batch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (round, batch) = match (&self.workers, &mut self.inline) {
-            (Some(workers), _) => {
-                let wanted = if self.source.options.ordered { Some(self.next.next()?) } else { None };
-                workers.next(wanted)?
+        let ordered = self.about.options.ordered || matches!(self.feed, Feed::Inline(..));
+        let wanted = if ordered { Some(self.next.next()?) } else { None };
+        let (round, batch) = match &mut self.feed {
+            Feed::Workers(workers) => workers.next(wanted)?,
+            Feed::Remote(receiving) => receiving.next(wanted)?,
+            Feed::Inline(embedded, worker) => {
+                let round = wanted?;
+                (round, embedded.load(worker.as_mut()?, &self.order, round))
             }
-            (None, Some(worker)) => {
-                let round = self.next.next()?;
-                (round, self.source.load(worker, &self.order, round))
-            }
-            (None, None) => return None,
         };
         self.hand_out(round);
         Some(batch)
@@ -314,8 +335,10 @@ impl ExactSizeIterator for Batches {}
 impl Drop for Batches {
     fn drop(&mut self) {
         // What a sampler was doing when it panicked is unknown, so it does not go on.
-        if let Some(worker) = self.inline.take().filter(|_| !std::thread::panicking()) {
-            self.source.give_back(worker);
+        if let Feed::Inline(embedded, worker) = &mut self.feed
+            && let Some(worker) = worker.take().filter(|_| !std::thread::panicking())
+        {
+            embedded.give_back(worker);
         }
     }
 }

@@ -1,47 +1,42 @@
-//! Which batches an epoch has, which of them a rank takes, and which seeds make a batch.
+//! Which batches of an epoch a rank takes.
 
-use graphmill_graph::random::Permutation;
-use graphmill_sample::{BatchId, law};
+use graphmill_sample::{BatchId, Epoch};
 
 use super::Options;
 
 /// The order of one epoch for one rank.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Order {
-    epoch: u64,
-    seeds: u64,
-    batch_size: u64,
-    batches: u64,
+pub(crate) struct Order {
+    epoch: Epoch,
     start: u64,
     rank: u64,
     world_size: u64,
     even: bool,
     drop_last: bool,
-    permutation: Option<Permutation>,
 }
 
 impl Order {
     /// The order of an epoch over so many seeds, from a place on.
     pub(super) fn new(options: &Options, seeds: u64, seed: u64, epoch: u64, start: u64) -> Self {
-        let batch_size = options.batch_size as u64;
-        let batches = if options.drop_last { seeds / batch_size } else { seeds.div_ceil(batch_size) };
+        let epoch = Epoch::new(options.cutting(), seeds, seed, epoch);
         Self {
             epoch,
-            seeds,
-            batch_size,
-            batches,
-            start: start.min(batches),
+            start: start.min(epoch.batches()),
             rank: options.rank.into(),
             world_size: options.world_size.into(),
             even: options.is_even(),
             drop_last: options.drop_last,
-            permutation: options.shuffle.then(|| Permutation::new(seeds, law::shuffle(seed, epoch))),
         }
+    }
+
+    /// The epoch's number.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.number()
     }
 
     /// How many batches the rank has.
     pub(super) fn rounds(&self) -> u64 {
-        let left = self.batches - self.start;
+        let left = self.epoch.batches() - self.start;
         match (self.even, self.drop_last) {
             (true, false) => left.div_ceil(self.world_size),
             (true, true) => left / self.world_size,
@@ -50,16 +45,15 @@ impl Order {
     }
 
     /// The batch of a round.
-    pub(super) fn batch(&self, round: u64) -> BatchId {
+    pub(crate) fn batch(&self, round: u64) -> BatchId {
         let place = self.start + round * self.world_size + self.rank;
-        BatchId { epoch: self.epoch, g: place % self.batches.max(1), repeated: place >= self.batches }
+        let batches = self.epoch.batches();
+        BatchId { epoch: self.epoch.number(), g: place % batches.max(1), repeated: place >= batches }
     }
 
     /// The positions in the seed list that make a batch.
     pub(super) fn positions(&self, g: u64) -> impl Iterator<Item = u64> + use<> {
-        let (start, permutation) = (g * self.batch_size, self.permutation);
-        let end = (start + self.batch_size).min(self.seeds);
-        (start..end).map(move |index| permutation.map_or(index, |permutation| permutation.at(index)))
+        self.epoch.positions(g)
     }
 }
 
@@ -101,7 +95,7 @@ mod tests {
                 for round in 0..rounds {
                     let repeated = order.batch(round).repeated;
                     prop_assert!(!repeated || (round + 1 == rounds && !drop_last));
-                    prop_assert!(order.batch(round).g < order.batches);
+                    prop_assert!(order.batch(round).g < order.epoch.batches());
                 }
             }
         }

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use graphmill_sample::Batch;
 
-use super::Source;
+use super::embedded::Embedded;
 use super::order::Order;
 use crate::{Error, Result};
 
@@ -21,7 +21,7 @@ pub(super) struct Workers {
 
 #[derive(Debug)]
 struct Shared {
-    source: Arc<Source>,
+    source: Arc<Embedded>,
     order: Order,
     /// The rounds to sample.
     rounds: Vec<u64>,
@@ -43,7 +43,7 @@ struct Progress {
 }
 
 impl Workers {
-    pub(super) fn start(source: &Arc<Source>, order: Order, rounds: Vec<u64>, threads: usize, window: usize) -> Self {
+    pub(super) fn start(source: &Arc<Embedded>, order: Order, rounds: Vec<u64>, threads: usize, window: usize) -> Self {
         let shared = Arc::new(Shared {
             source: Arc::clone(source),
             order,

@@ -567,8 +567,8 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// The manifest as it is written, with its checksum.
-    pub(crate) fn render(&self) -> Vec<u8> {
+    /// The manifest as it is written, with its checksum: what [`Self::parse`] reads.
+    pub fn render(&self) -> Vec<u8> {
         let zeroed = Self { checksum: 0, ..self.clone() };
         let mut bytes = serde_json::to_vec_pretty(&zeroed).unwrap_or_default();
         bytes.push(b'\n');

@@ -8,6 +8,7 @@ pub(crate) mod inspect;
 pub(crate) mod partition;
 pub(crate) mod sample;
 mod sampler;
+pub(crate) mod serve;
 mod target;
 
 use std::process::ExitCode;
@@ -24,6 +25,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> anyhow::Result<ExitCo
         Command::Partition(args) => partition::run(args, context),
         Command::Inspect(args) => inspect::run(args, context),
         Command::Sample(args) => sample::run(args, context),
+        Command::Serve(args) => serve::run(args, context),
         Command::Bench(args) => bench::run(args, context),
     }
 }

@@ -1,14 +1,16 @@
 //! Seed lists: what an epoch goes over.
 
 use graphmill_graph::{Dataset, Direction, EdgeTypeName, Split};
-use graphmill_sample::{Pairs, Seeds};
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::machine::{Pairs, Seeds};
 use crate::{Error, Result};
 
 /// Nodes of one type, or pairs of one edge type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SeedList {
+    /// The nodes from 0 to a count.
+    All(u64),
     /// Nodes.
     Nodes(Vec<u64>),
     /// Pairs, each with a class if there are classes.
@@ -26,7 +28,7 @@ impl SeedList {
     /// All nodes of a type; a homogeneous graph's needs no name.
     pub fn all(dataset: &Dataset, node_type: Option<&str>) -> Result<Self> {
         let place = place_of(dataset, node_type)?;
-        Ok(Self::Nodes((0..dataset.node_types()[place].count).collect()))
+        Ok(Self::All(dataset.node_types()[place].count))
     }
 
     /// The nodes of a split, ascending.
@@ -62,6 +64,7 @@ impl SeedList {
     /// How many seeds.
     pub fn len(&self) -> usize {
         match self {
+            Self::All(count) => *count as usize,
             Self::Nodes(ids) => ids.len(),
             Self::Pairs { src, .. } => src.len(),
         }
@@ -73,10 +76,13 @@ impl SeedList {
     }
 
     /// Pairs must have as many targets and classes as sources.
-    pub(crate) fn check(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// When they have not.
+    pub fn check(&self) -> Result<()> {
         let Self::Pairs { src, dst, classes } = self else { return Ok(()) };
         if src.len() != dst.len() || classes.as_ref().is_some_and(|classes| classes.len() != src.len()) {
-            return Err(Error::options(format!(
+            return Err(Error::config(format!(
                 "there are {} sources, {} targets and {} classes; a pair has one of each",
                 src.len(),
                 dst.len(),
@@ -86,11 +92,19 @@ impl SeedList {
         Ok(())
     }
 
-    /// A word that names the list.
-    pub(crate) fn word(&self) -> u64 {
+    /// A word that names the list: the same for the same seeds, however they are held.
+    pub fn word(&self) -> u64 {
         let mut hash = Xxh3::new();
         hash.update(&(self.len() as u64).to_le_bytes());
         match self {
+            Self::All(count) => {
+                let mut block = Vec::with_capacity(1024);
+                for start in (0..*count).step_by(1024) {
+                    block.clear();
+                    block.extend(start..(start + 1024).min(*count));
+                    hash.update(bytemuck::cast_slice(&block));
+                }
+            }
             Self::Nodes(ids) => hash.update(bytemuck::cast_slice(ids)),
             Self::Pairs { src, dst, classes } => {
                 hash.update(if classes.is_some() { b"classes" } else { b"pairs  " });
@@ -112,7 +126,7 @@ fn place_of(dataset: &Dataset, node_type: Option<&str>) -> Result<usize> {
 
 /// The seeds of one batch, in memory that is used again.
 #[derive(Debug, Default)]
-pub(crate) struct Cut {
+pub struct Cut {
     positions: Vec<u64>,
     ids: Vec<u64>,
     others: Vec<u64>,
@@ -121,13 +135,14 @@ pub(crate) struct Cut {
 
 impl Cut {
     /// Takes the seeds at positions of a list.
-    pub(crate) fn fill(&mut self, list: &SeedList, positions: impl Iterator<Item = u64>) {
+    pub fn fill(&mut self, list: &SeedList, positions: impl Iterator<Item = u64>) {
         self.positions.clear();
         self.positions.extend(positions);
         self.ids.clear();
         self.others.clear();
         self.classes = None;
         match list {
+            SeedList::All(_) => self.ids.extend(&self.positions),
             SeedList::Nodes(ids) => self.ids.extend(self.positions.iter().map(|&place| ids[place as usize])),
             SeedList::Pairs { src, dst, classes } => {
                 self.ids.extend(self.positions.iter().map(|&place| src[place as usize]));
@@ -138,15 +153,33 @@ impl Cut {
         }
     }
 
-    pub(crate) fn seeds(&self, list: &SeedList) -> Seeds<'_> {
+    /// The seeds, as a machine takes them.
+    pub fn seeds(&self, list: &SeedList) -> Seeds<'_> {
         match list {
-            SeedList::Nodes(_) => Seeds::Nodes(&self.ids),
+            SeedList::All(_) | SeedList::Nodes(_) => Seeds::Nodes(&self.ids),
             SeedList::Pairs { .. } => Seeds::Pairs(Pairs {
                 positions: &self.positions,
                 src: &self.ids,
                 dst: &self.others,
                 classes: self.classes.as_deref(),
             }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_nodes_are_the_list_of_all_nodes() {
+        for count in [0, 1, 1023, 1024, 1025, 5000] {
+            let (all, listed) = (SeedList::All(count), SeedList::Nodes((0..count).collect()));
+            assert_eq!((all.len(), all.word()), (listed.len(), listed.word()));
+            let mut cuts = [Cut::default(), Cut::default()];
+            cuts[0].fill(&all, (0..count).rev());
+            cuts[1].fill(&listed, (0..count).rev());
+            assert_eq!(cuts[0].ids, cuts[1].ids);
         }
     }
 }

@@ -1,0 +1,72 @@
+//! Sampling in this process.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use graphmill_graph::Dataset;
+use graphmill_sample::{Batch, Cut, Plan, Pool, Sampler, SeedList, Times, View};
+
+use super::{Order, Report};
+use crate::Result;
+
+/// What it takes to sample in this process, shared by all threads.
+#[derive(Debug)]
+pub(super) struct Embedded {
+    plan: Arc<Plan>,
+    view: Arc<View>,
+    seeds: SeedList,
+    pool: Pool,
+    /// Workers that rest between epochs, with their memory.
+    resting: Mutex<Vec<Worker>>,
+}
+
+/// What a thread samples with.
+#[derive(Debug)]
+pub(super) struct Worker {
+    sampler: Sampler,
+    cut: Cut,
+}
+
+impl Worker {
+    pub(super) fn times(&self) -> Times {
+        self.sampler.times()
+    }
+}
+
+impl Embedded {
+    /// A source that keeps up to so many idle buffers.
+    pub(super) fn new(plan: Arc<Plan>, dataset: &Dataset, seeds: SeedList, kept: usize) -> Self {
+        let view = Arc::new(View::new(dataset));
+        Self { plan, view, seeds, pool: Pool::new(kept), resting: Mutex::default() }
+    }
+
+    pub(super) fn report(&self) -> Report {
+        let resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut report = Report { idle_bytes: self.pool.idle_bytes(), ..Report::default() };
+        for worker in &*resting {
+            report.times += worker.sampler.times();
+            report.scratch_bytes += worker.sampler.scratch_bytes();
+        }
+        report
+    }
+
+    /// A rested worker if there is one.
+    pub(super) fn worker(&self) -> Worker {
+        let rested = self.resting.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        rested.unwrap_or_else(|| self.new_worker())
+    }
+
+    pub(super) fn new_worker(&self) -> Worker {
+        let sampler = Sampler::new(Arc::clone(&self.plan), Arc::clone(&self.view), self.pool.clone());
+        Worker { sampler, cut: Cut::default() }
+    }
+
+    pub(super) fn give_back(&self, worker: Worker) {
+        self.resting.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+    }
+
+    pub(super) fn load(&self, worker: &mut Worker, order: &Order, round: u64) -> Result<Batch> {
+        let batch = order.batch(round);
+        worker.cut.fill(&self.seeds, order.positions(batch.g));
+        Ok(worker.sampler.sample(worker.cut.seeds(&self.seeds), batch)?)
+    }
+}

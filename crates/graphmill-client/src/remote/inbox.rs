@@ -1,0 +1,338 @@
+//! Where the batches of one epoch arrive: what was asked for, what came, what must be asked for again.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use graphmill_net::Endpoint;
+use graphmill_sample::{Batch, BatchId, Buffer, Plan};
+use graphmill_wire::proto::{self, Code};
+use graphmill_wire::{Header, Kind, Message};
+
+use super::member::Member;
+use super::source::{ChannelSet, RemoteSource};
+use crate::loader::Order;
+use crate::{Error, Result};
+
+/// The pause before a batch that could not be sampled is asked for again.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// A mutex whose holder panicked still holds sound data here: every change is a single step.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What came for a batch.
+pub(crate) enum Arrival {
+    Batch(proto::BatchHead, Buffer),
+    Failed(proto::Failed),
+}
+
+/// The batches of an epoch on their way.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    plan: Arc<Plan>,
+    epoch: u64,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// What was asked for, by `g`.
+    asked: HashMap<u64, Asked>,
+    /// What came, by round.
+    arrived: HashMap<u64, Result<Batch>>,
+    /// Rounds to ask for again, and when.
+    again: Vec<(u64, Instant)>,
+    /// When a round first failed for want of a server, and why it failed last.
+    troubled: HashMap<u64, (Instant, String)>,
+    /// Channels that their server does not know any more.
+    lost: Vec<u64>,
+    /// Why nothing will come any more.
+    fatal: Option<(String, String)>,
+    /// When something last came.
+    progress: Option<Instant>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    round: u64,
+    batch: BatchId,
+    channel: u64,
+}
+
+impl Inbox {
+    fn new(plan: Arc<Plan>, epoch: u64) -> Arc<Self> {
+        Arc::new(Self { plan, epoch, state: Mutex::default(), changed: Condvar::new() })
+    }
+
+    /// Something came from a server. What nobody asked for, or of another epoch, is dropped: each batch is taken once.
+    pub(super) fn arrived(&self, server: &Endpoint, channel: u64, epoch: u64, g: u64, arrival: Arrival) {
+        let mut state = lock(&self.state);
+        let known = state.asked.get(&g).is_some_and(|asked| epoch == self.epoch && asked.channel == channel);
+        let Some(asked) = known.then(|| state.asked.remove(&g)).flatten() else { return };
+        state.progress = Some(Instant::now());
+        match arrival {
+            Arrival::Batch(head, buffer) => {
+                let batch = self.batch(asked.batch, head, buffer).map_err(|reason| Error::Refused {
+                    server: server.to_string(),
+                    doing: format!("send batch {g} of epoch {epoch}"),
+                    reason,
+                });
+                state.troubled.remove(&asked.round);
+                state.arrived.insert(asked.round, batch);
+            }
+            Arrival::Failed(failed) if failed.code() == Code::Unavailable => {
+                let reason = format!("server {server}: {}", failed.reason);
+                let since = state.troubled.get(&asked.round).map_or_else(Instant::now, |(since, _)| *since);
+                state.troubled.insert(asked.round, (since, reason));
+                state.again.push((asked.round, Instant::now() + AGAIN));
+            }
+            Arrival::Failed(failed) => {
+                let error = Error::Batch { server: server.to_string(), epoch, g, reason: failed.reason };
+                state.arrived.insert(asked.round, Err(error));
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    fn batch(&self, id: BatchId, head: proto::BatchHead, buffer: Buffer) -> std::result::Result<Batch, String> {
+        let layout = graphmill_wire::batch::layout(head.tensors, head.bytes).map_err(|error| error.to_string())?;
+        Ok(Batch::new(id, head.size as usize, Arc::clone(&self.plan), layout, buffer))
+    }
+
+    /// A connection broke: what was asked for over it is asked for again, elsewhere or later.
+    pub(super) fn member_down(&self, member: &Member) {
+        self.ask_again(|asked| member.has_channel(asked.channel));
+    }
+
+    /// A connection is there again.
+    pub(super) fn member_up(&self) {
+        drop(lock(&self.state));
+        self.changed.notify_all();
+    }
+
+    /// A server does not know a channel.
+    pub(super) fn lost(&self, member: &Member, channel: u64, reason: &str) {
+        tracing::info!(server = %member.control.endpoint, channel, reason, "channel lost");
+        lock(&self.state).lost.push(channel);
+        self.ask_again(|asked| asked.channel == channel);
+    }
+
+    /// A server refuses this client for good.
+    pub(super) fn refused(&self, server: &Endpoint, reason: &str) {
+        lock(&self.state).fatal = Some((server.to_string(), reason.to_owned()));
+        self.changed.notify_all();
+    }
+
+    fn ask_again(&self, which: impl Fn(&Asked) -> bool) {
+        let mut state = lock(&self.state);
+        let now = Instant::now();
+        let State { asked, again, .. } = &mut *state;
+        asked.retain(|_, one| {
+            let gone = which(one);
+            if gone {
+                again.push((one.round, now));
+            }
+            !gone
+        });
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+/// The reader's end of an inbox: asks for batches ahead, within a window, and hands them out.
+#[derive(Debug)]
+pub(crate) struct Receiving {
+    source: Arc<RemoteSource>,
+    inbox: Arc<Inbox>,
+    order: Order,
+    /// Rounds that were not asked for yet.
+    todo: VecDeque<u64>,
+    channels: ChannelSet,
+    window: usize,
+    left: usize,
+}
+
+impl Receiving {
+    pub(crate) fn new(source: &Arc<RemoteSource>, plan: &Arc<Plan>, order: Order, rounds: Vec<u64>) -> Self {
+        let inbox = Inbox::new(Arc::clone(plan), order.epoch());
+        let channels = source.channels(order.epoch());
+        let (left, window) = (rounds.len(), source.window());
+        let mut receiving =
+            Self { source: Arc::clone(source), inbox, order, todo: rounds.into(), channels, window, left };
+        for (member, channel) in receiving.source.members().iter().zip(receiving.channels.numbers()) {
+            if let Some(channel) = channel {
+                member.route(channel, &receiving.inbox);
+            }
+        }
+        receiving.ask();
+        receiving
+    }
+
+    /// The result of a round, or of whichever comes first; nothing when all were handed out.
+    pub(crate) fn next(&mut self, wanted: Option<u64>) -> Option<(u64, Result<Batch>)> {
+        if self.left == 0 {
+            return None;
+        }
+        let began = Instant::now();
+        loop {
+            if let Some(found) = self.take(wanted) {
+                self.left -= 1;
+                self.ask();
+                return Some(found);
+            }
+            self.ask();
+            let inbox = Arc::clone(&self.inbox);
+            let state = lock(&inbox.state);
+            let there = |state: &State| match wanted {
+                Some(round) => state.arrived.contains_key(&round),
+                None => !state.arrived.is_empty(),
+            };
+            if there(&state) {
+                continue;
+            }
+            let deadline = self.source.deadline();
+            let since = state.progress.map_or(began, |progress| progress.max(began));
+            if since.elapsed() > deadline || state.fatal.is_some() {
+                let round = wanted.or_else(|| state.asked.values().map(|asked| asked.round).min())?;
+                let error = self.late(&state, round);
+                drop(state);
+                self.left -= 1;
+                self.forget(round);
+                return Some((round, Err(error)));
+            }
+            // Short waits only where something must be asked for again at some time; else an arrival wakes this.
+            let pause = if state.again.is_empty() && self.todo.is_empty() { deadline } else { AGAIN };
+            let (state, _) = inbox.changed.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner);
+            drop(state);
+        }
+    }
+
+    fn late(&self, state: &State, round: u64) -> Error {
+        let BatchId { epoch, g, .. } = self.order.batch(round);
+        if let Some((server, reason)) = &state.fatal {
+            let doing = format!("sample batch {g} of epoch {epoch}");
+            return Error::Refused { server: server.clone(), doing, reason: reason.clone() };
+        }
+        let reason = match state.troubled.get(&round) {
+            Some((_, reason)) => reason.clone(),
+            None => self.source.describe_members(),
+        };
+        Error::Late { what: format!("batch {g} of epoch {epoch}"), seconds: self.source.deadline().as_secs_f64(), reason }
+    }
+
+    /// A round that failed is not waited for any more.
+    fn forget(&mut self, round: u64) {
+        let mut state = lock(&self.inbox.state);
+        state.asked.retain(|_, asked| asked.round != round);
+        state.again.retain(|(again, _)| *again != round);
+        self.todo.retain(|todo| *todo != round);
+        state.progress = Some(Instant::now());
+    }
+
+    fn take(&mut self, wanted: Option<u64>) -> Option<(u64, Result<Batch>)> {
+        let mut state = lock(&self.inbox.state);
+        let round = wanted.or_else(|| state.arrived.keys().min().copied())?;
+        let batch = state.arrived.remove(&round)?;
+        Some((round, batch))
+    }
+
+    /// Asks for as much as the window allows.
+    fn ask(&mut self) {
+        let (room, lost) = {
+            let mut state = lock(&self.inbox.state);
+            let now = Instant::now();
+            let mut due: Vec<u64> = Vec::new();
+            state.again.retain(|&(round, at)| {
+                let is_due = at <= now;
+                if is_due {
+                    due.push(round);
+                }
+                !is_due
+            });
+            due.sort_unstable();
+            due.into_iter().rev().for_each(|round| self.todo.push_front(round));
+            let under_way = state.asked.len() + state.arrived.len();
+            // One is always asked for: it may be the very one that is waited for.
+            let room = self.window.saturating_sub(under_way).max(usize::from(state.asked.is_empty()));
+            (room, std::mem::take(&mut state.lost))
+        };
+        lost.into_iter().for_each(|channel| self.channels.forget(channel));
+        if room == 0 || self.todo.is_empty() {
+            return;
+        }
+        let mut credits: HashMap<usize, Vec<(u64, BatchId)>> = HashMap::new();
+        for _ in 0..room {
+            let Some(round) = self.todo.pop_front() else { break };
+            let batch = self.order.batch(round);
+            match self.member_for(batch.g) {
+                Some(member) => credits.entry(member).or_default().push((round, batch)),
+                None => {
+                    self.todo.push_front(round);
+                    break;
+                }
+            }
+        }
+        for (member, batches) in credits {
+            self.credit(member, &batches);
+        }
+    }
+
+    /// The server to ask for a batch: its own by number, or the next that can be reached.
+    fn member_for(&self, g: u64) -> Option<usize> {
+        let members = self.source.members();
+        let first = (g % members.len() as u64) as usize;
+        (0..members.len()).map(|step| (first + step) % members.len()).find(|&member| members[member].is_up())
+    }
+
+    fn credit(&mut self, member: usize, batches: &[(u64, BatchId)]) {
+        let server = Arc::clone(&self.source.members()[member]);
+        let channel = match self.channels.get(member) {
+            Some(channel) => Ok(channel),
+            None => self.source.open(member).inspect(|&channel| {
+                self.channels.set(member, channel);
+                server.route(channel, &self.inbox);
+            }),
+        };
+        let epoch = self.order.epoch();
+        let channel = match channel {
+            Ok(channel) => channel,
+            Err(error) => return self.cannot_open(error, batches),
+        };
+        {
+            let mut state = lock(&self.inbox.state);
+            for &(round, batch) in batches {
+                state.asked.insert(batch.g, Asked { round, batch, channel });
+            }
+        }
+        let message = Message::Credit(proto::Credit { g: batches.iter().map(|(_, batch)| batch.g).collect() });
+        if !server.send(Header { channel, epoch, ..Header::new(Kind::Credit) }, message) {
+            self.inbox.member_down(&server);
+        }
+    }
+
+    /// A channel could not be opened: if that can change, its batches are tried again, else they fail.
+    fn cannot_open(&self, error: Error, batches: &[(u64, BatchId)]) {
+        let mut state = lock(&self.inbox.state);
+        match error {
+            Error::Unavailable { .. } | Error::Late { .. } => {
+                let reason = error.to_string();
+                for &(round, _) in batches {
+                    let since = state.troubled.get(&round).map_or_else(Instant::now, |(since, _)| *since);
+                    state.troubled.insert(round, (since, reason.clone()));
+                    state.again.push((round, Instant::now() + AGAIN));
+                }
+            }
+            Error::Refused { server, reason, .. } => state.fatal = Some((server, reason)),
+            other => state.fatal = Some(("here".to_owned(), other.to_string())),
+        }
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        self.source.give_back(std::mem::take(&mut self.channels), self.order.epoch());
+    }
+}

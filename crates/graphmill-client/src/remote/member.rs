@@ -1,0 +1,322 @@
+//! One server: a data connection that is kept up, over which batches are asked for and arrive.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use graphmill_net::{Endpoint, FrameReader, FrameWriter, MappedSlot, Stream};
+use graphmill_sample::{Buffer, Pool, law};
+use graphmill_wire::proto::{self, Code, Role};
+use graphmill_wire::{Header, Kind, Limits, Message};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::timeout;
+
+use super::control::Control;
+use super::inbox::{Arrival, Inbox, lock};
+use super::slots::Slots;
+use super::{ConnectOptions, Transport};
+
+/// How long a connection and its greeting may take.
+const CONNECT: Duration = Duration::from_secs(5);
+/// The pause before another attempt: doubled each time, up to the second.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// Buffers that are kept for batches that arrive over a socket.
+const KEPT: usize = 16;
+
+/// A server.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) control: Control,
+    pub(crate) counters: Counters,
+    greeting: proto::Hello,
+    tls: Option<graphmill_net::ClientTls>,
+    transport: Transport,
+    state: Mutex<State>,
+    /// Who waits for batches of which channel.
+    inboxes: Mutex<HashMap<u64, Weak<Inbox>>>,
+    pool: Pool,
+    stopped: AtomicBool,
+    stop: Notify,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Not connected, for a reason.
+    Down(String),
+    /// Connected; what is sent goes here.
+    Up(mpsc::UnboundedSender<(Header, Message)>),
+}
+
+/// What arrived from a server.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) batches: AtomicU64,
+    pub(crate) socket_bytes: AtomicU64,
+    pub(crate) shared_bytes: AtomicU64,
+    pub(crate) copied_bytes: AtomicU64,
+}
+
+/// A greeted connection.
+struct Connected {
+    reader: FrameReader,
+    writer: FrameWriter,
+    lease: Duration,
+}
+
+impl Member {
+    /// Begins to keep a connection; to be called inside the runtime.
+    pub(super) fn start(control: Control, options: &ConnectOptions, client: [u8; 16], fingerprint: String) -> Arc<Self> {
+        let greeting = proto::Hello {
+            oldest_wire: graphmill_wire::OLDEST.into(),
+            newest_wire: graphmill_wire::VERSION.into(),
+            law: law::VERSION,
+            fingerprint,
+            token: options.token.as_ref().map(|token| token.reveal().to_owned()).unwrap_or_default(),
+            client: client.to_vec(),
+            role: Role::Client.into(),
+            slots: false,
+        };
+        let member = Arc::new(Self {
+            control,
+            counters: Counters::default(),
+            greeting,
+            tls: options.tls.clone(),
+            transport: options.transport,
+            state: Mutex::new(State::Down("not connected yet".to_owned())),
+            inboxes: Mutex::default(),
+            pool: Pool::new(KEPT),
+            stopped: AtomicBool::new(false),
+            stop: Notify::new(),
+        });
+        tokio::spawn(Arc::clone(&member).keep_connected());
+        member
+    }
+
+    pub(super) fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        self.stop.notify_one();
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(&*lock(&self.state), State::Up(_))
+    }
+
+    /// Where it is and how it does, for messages.
+    pub(crate) fn describe(&self) -> String {
+        match &*lock(&self.state) {
+            State::Up(_) => format!("server {} is connected", self.control.endpoint),
+            State::Down(reason) => format!("server {}: {reason}", self.control.endpoint),
+        }
+    }
+
+    /// Sends a frame; says whether there is a connection to send it over.
+    pub(crate) fn send(&self, header: Header, message: Message) -> bool {
+        match &*lock(&self.state) {
+            State::Up(queue) => queue.send((header, message)).is_ok(),
+            State::Down(_) => false,
+        }
+    }
+
+    /// Batches of a channel are for this inbox from now on.
+    pub(crate) fn route(&self, channel: u64, inbox: &Arc<Inbox>) {
+        let mut inboxes = lock(&self.inboxes);
+        inboxes.retain(|_, inbox| inbox.strong_count() > 0);
+        inboxes.insert(channel, Arc::downgrade(inbox));
+    }
+
+    /// Whether a channel is this server's.
+    pub(crate) fn has_channel(&self, channel: u64) -> bool {
+        lock(&self.inboxes).contains_key(&channel)
+    }
+
+    fn inbox(&self, channel: u64) -> Option<Arc<Inbox>> {
+        lock(&self.inboxes).get(&channel).and_then(Weak::upgrade)
+    }
+
+    fn each_inbox(&self, call: impl Fn(&Inbox)) {
+        let inboxes: Vec<Arc<Inbox>> = lock(&self.inboxes).values().filter_map(Weak::upgrade).collect();
+        inboxes.iter().for_each(|inbox| call(inbox));
+    }
+
+    async fn keep_connected(self: Arc<Self>) {
+        let mut pause = PAUSE.0;
+        while !self.stopped.load(Ordering::Relaxed) {
+            let reason = match timeout(CONNECT, self.connect()).await {
+                Err(_) => format!("no answer within {} s", CONNECT.as_secs()),
+                Ok(Err(reason)) => reason,
+                Ok(Ok(connected)) => {
+                    pause = PAUSE.0;
+                    tokio::select! {
+                        reason = self.exchange(connected) => reason,
+                        () = self.stop.notified() => "it is not needed any more".to_owned(),
+                    }
+                }
+            };
+            tracing::debug!(server = %self.control.endpoint, reason, "no connection");
+            *lock(&self.state) = State::Down(reason);
+            self.each_inbox(|inbox| inbox.member_down(&self));
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.stop.notified() => {}
+            }
+            pause = (2 * pause).min(PAUSE.1);
+        }
+    }
+
+    /// Connects, over the server's Unix socket if it is on this host and may be used.
+    async fn connect(&self) -> Result<Connected, String> {
+        let (first, welcome) = self.greet(&self.control.endpoint, false).await?;
+        let same_host = !welcome.unix_socket.is_empty() && welcome.host == graphmill_net::host_id() && !welcome.host.is_empty();
+        if self.transport == Transport::Socket || (self.transport == Transport::Auto && !same_host) {
+            return Ok(first);
+        }
+        let slots = self.transport != Transport::UnixSocket;
+        let second = if same_host {
+            self.greet(&Endpoint::Unix(welcome.unix_socket.into()), slots).await
+        } else {
+            Err("the server is on another host, or shares no memory".to_owned())
+        };
+        match second {
+            Ok((connected, welcome)) if !slots || welcome.slots => Ok(connected),
+            Ok(_) if self.transport == Transport::Auto => Ok(first),
+            Ok(_) => Err("the server does not share memory with this user".to_owned()),
+            Err(reason) if self.transport == Transport::Auto => {
+                tracing::debug!(server = %self.control.endpoint, reason, "no shared memory");
+                Ok(first)
+            }
+            Err(reason) => Err(reason),
+        }
+    }
+
+    async fn greet(&self, endpoint: &Endpoint, slots: bool) -> Result<(Connected, proto::Welcome), String> {
+        let stream: Stream = graphmill_net::connect_data(endpoint, self.tls.as_ref(), CONNECT)
+            .await
+            .map_err(|error| error.to_string())?;
+        let (mut reader, mut writer) = graphmill_net::split(stream, graphmill_wire::VERSION, Limits::CLIENT);
+        let hello = Message::Hello(proto::Hello { slots, ..self.greeting.clone() });
+        writer.write(Header::new(hello.kind()), &hello, &[]).await.map_err(|error| error.to_string())?;
+        match reader.next().await.map_err(|error| error.to_string())?.map(|frame| frame.message) {
+            Some(Message::Welcome(welcome)) => {
+                let lease = Duration::from_millis(welcome.lease_ms);
+                Ok((Connected { reader, writer, lease }, welcome))
+            }
+            Some(Message::Refused(refused)) => {
+                let reason = format!("refused: {}", refused.reason);
+                if refused.code() != Code::Unavailable {
+                    // It will be refused again.
+                    self.each_inbox(|inbox| inbox.refused(&self.control.endpoint, &refused.reason));
+                }
+                Err(reason)
+            }
+            Some(other) => Err(format!("it answered {:?} to the greeting", other.kind())),
+            None => Err("it hung up".to_owned()),
+        }
+    }
+
+    /// Sends and receives until the connection breaks, and says why.
+    async fn exchange(&self, connected: Connected) -> String {
+        let Connected { reader, mut writer, lease } = connected;
+        let (queue, mut outgoing) = mpsc::unbounded_channel();
+        let (returns, mut returned) = mpsc::unbounded_channel();
+        *lock(&self.state) = State::Up(queue);
+        self.each_inbox(Inbox::member_up);
+        let slots = Slots::new(returns);
+        let mut alive = tokio::time::interval((lease / 3).max(Duration::from_millis(10)));
+        let write = async {
+            loop {
+                let (header, message) = tokio::select! {
+                    Some(frame) = outgoing.recv() => frame,
+                    Some(back) = returned.recv() => (Header::new(Kind::Return), Message::Return(back)),
+                    _ = alive.tick() => (Header::new(Kind::Ping), Message::Ping(proto::Ping {})),
+                };
+                if let Err(error) = writer.write(header, &message, &[]).await {
+                    return error.to_string();
+                }
+            }
+        };
+        tokio::select! {
+            reason = write => reason,
+            reason = self.read(reader, &slots) => reason,
+        }
+    }
+
+    async fn read(&self, mut reader: FrameReader, slots: &Arc<Slots>) -> String {
+        loop {
+            let frame = match reader.next().await {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return "it hung up".to_owned(),
+                Err(error) => return error.to_string(),
+            };
+            let Header { channel, epoch, g, body, .. } = frame.header;
+            match frame.message {
+                Message::Batch(head) => {
+                    let buffer = match self.receive(&mut reader, &head, body, slots).await {
+                        Ok(buffer) => buffer,
+                        Err(reason) => return reason,
+                    };
+                    self.counters.batches.fetch_add(1, Ordering::Relaxed);
+                    if let Some(inbox) = self.inbox(channel) {
+                        inbox.arrived(&self.control.endpoint, channel, epoch, g, Arrival::Batch(head, buffer));
+                    }
+                }
+                Message::Failed(failed) => {
+                    if let Some(inbox) = self.inbox(channel) {
+                        inbox.arrived(&self.control.endpoint, channel, epoch, g, Arrival::Failed(failed));
+                    }
+                }
+                Message::Lost(lost) => {
+                    if let Some(inbox) = self.inbox(channel) {
+                        inbox.lost(self, channel, &lost.reason);
+                    }
+                }
+                Message::Slot(slot) => {
+                    let mapped = frame.fd.ok_or("no descriptor came along".to_owned()).and_then(|fd| {
+                        MappedSlot::map(fd, slot.bytes as usize).map_err(|error| error.to_string())
+                    });
+                    match mapped {
+                        Ok(mapped) => slots.add(slot.slot, mapped),
+                        Err(reason) => return format!("cannot use its shared memory: {reason}"),
+                    }
+                }
+                Message::Pong(_) => {}
+                Message::Refused(refused) => {
+                    self.each_inbox(|inbox| inbox.refused(&self.control.endpoint, &refused.reason));
+                    return refused.reason;
+                }
+                other => return format!("it sent {:?}, which has no place here", other.kind()),
+            }
+        }
+    }
+
+    /// The memory of a batch: its slot, or a buffer that the socket is read into.
+    async fn receive(
+        &self,
+        reader: &mut FrameReader,
+        head: &proto::BatchHead,
+        body: u64,
+        slots: &Arc<Slots>,
+    ) -> Result<Buffer, String> {
+        let Some(number) = head.slot else {
+            if body != head.bytes {
+                return Err(format!("a batch of {} bytes came with {body}", head.bytes));
+            }
+            let mut buffer = self.pool.take(body as usize);
+            reader.read_body(buffer.bytes_mut()).await.map_err(|error| error.to_string())?;
+            self.counters.socket_bytes.fetch_add(body, Ordering::Relaxed);
+            return Ok(buffer);
+        };
+        let slot = slots.take(number, head.bytes as usize).ok_or_else(|| format!("slot {number} is not known"))?;
+        if graphmill_sample::Slot::bytes(&slot).len() != head.bytes as usize {
+            return Err(format!("a batch of {} bytes does not fit slot {number}", head.bytes));
+        }
+        self.counters.shared_bytes.fetch_add(head.bytes, Ordering::Relaxed);
+        if slots.crowded() {
+            self.counters.copied_bytes.fetch_add(head.bytes, Ordering::Relaxed);
+            let mut buffer = self.pool.take(head.bytes as usize);
+            buffer.bytes_mut().copy_from_slice(graphmill_sample::Slot::bytes(&slot));
+            return Ok(buffer);
+        }
+        Ok(Buffer::in_slot(Box::new(slot)))
+    }
+}

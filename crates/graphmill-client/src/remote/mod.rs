@@ -1,0 +1,219 @@
+//! Storage servers as a client sees them: members that are reached, kept up with, and asked for batches.
+
+mod control;
+mod inbox;
+mod member;
+mod slots;
+mod source;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use graphmill_graph::Manifest;
+use graphmill_net::{ClientTls, Endpoint, Token};
+use graphmill_wire::proto::sampling_service_client::SamplingServiceClient;
+use graphmill_wire::proto::{LeaveRequest, StatusRequest, StatusResponse};
+use tokio::runtime::Runtime;
+
+use crate::{Error, Result};
+use control::Control;
+use member::Member;
+
+pub(crate) use inbox::Receiving;
+pub(crate) use source::RemoteSource;
+pub use source::Seeding;
+
+/// How batches come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// In shared memory where the server is on this host, else over its address.
+    #[default]
+    Auto,
+    /// Over the address that was given.
+    Socket,
+    /// Over the server's Unix socket, which it must have.
+    UnixSocket,
+    /// In shared memory, or not at all.
+    SharedMemory,
+}
+
+/// How servers are reached.
+#[derive(Debug, Clone)]
+pub struct ConnectOptions {
+    /// What the servers want to hear.
+    pub token: Option<Token>,
+    /// Whom to trust, and who this is.
+    pub tls: Option<ClientTls>,
+    /// How batches come.
+    pub transport: Transport,
+    /// How long a call, or a batch that is waited for, may take.
+    pub deadline: Duration,
+    /// A name that keeps this run's backends apart from those of others on the same servers.
+    pub run: String,
+    /// A name for people: the rank, say.
+    pub worker: String,
+}
+
+impl Default for ConnectOptions {
+    fn default() -> Self {
+        Self {
+            token: None,
+            tls: None,
+            transport: Transport::Auto,
+            deadline: Duration::from_secs(60),
+            run: String::new(),
+            worker: String::new(),
+        }
+    }
+}
+
+/// A connection to the storage servers of one dataset.
+#[derive(Debug)]
+pub struct Remote {
+    /// Sends, receives and renews leases, whatever the threads of the program do. Always there until it is dropped.
+    runtime: Option<Runtime>,
+    members: Vec<Arc<Member>>,
+    options: ConnectOptions,
+    client: [u8; 16],
+    manifest: Manifest,
+}
+
+/// What arrived, and how.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Batches received.
+    pub batches: u64,
+    /// Bytes of batches that came through a socket.
+    pub socket_bytes: u64,
+    /// Bytes of batches that came in shared memory.
+    pub shared_bytes: u64,
+    /// Bytes of batches in shared memory that were copied, because too many were held.
+    pub copied_bytes: u64,
+}
+
+impl Remote {
+    /// Connects to the servers at some addresses, all of one dataset.
+    ///
+    /// # Errors
+    /// When none of them can be reached in time, or they refuse.
+    pub fn connect(addresses: &[Endpoint], options: ConnectOptions) -> Result<Arc<Self>> {
+        if addresses.is_empty() {
+            return Err(Error::options("no server was named"));
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("graphmill-client")
+            .enable_all()
+            .build()
+            .map_err(|error| Error::options(format!("there is no thread to be had for connections: {error}")))?;
+        let client = client_id();
+        let controls: Vec<Control> = {
+            let _inside = runtime.enter();
+            addresses.iter().map(|endpoint| Control::new(endpoint.clone(), &options, None)).collect()
+        };
+        let described = runtime.block_on(control::describe(&controls, options.deadline))?;
+        let manifest = Manifest::parse(described.manifest.as_bytes(), std::path::Path::new("the server's manifest"))?;
+        let members = {
+            let _inside = runtime.enter();
+            let member = |endpoint: &Endpoint| {
+                let control = Control::new(endpoint.clone(), &options, Some(described.fingerprint.clone()));
+                Member::start(control, &options, client, described.fingerprint.clone())
+            };
+            addresses.iter().map(member).collect()
+        };
+        Ok(Arc::new(Self { runtime: Some(runtime), members, options, client, manifest }))
+    }
+
+    /// What the dataset holds.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// What each server says of itself, or why it does not.
+    pub fn status(&self) -> Vec<(Endpoint, Result<StatusResponse>)> {
+        let ask = |member: &Arc<Member>| {
+            let control = member.control.clone();
+            let status = self.block_on(async move {
+                let mut service = SamplingServiceClient::new(control.transport());
+                service.status(StatusRequest {}).await
+            });
+            let status = status.and_then(|status| {
+                status.map(tonic::Response::into_inner).map_err(|status| member.control.error("ask for its status", &status))
+            });
+            (member.control.endpoint.clone(), status)
+        };
+        self.members.iter().map(ask).collect()
+    }
+
+    /// What arrived so far.
+    pub fn traffic(&self) -> Traffic {
+        let mut traffic = Traffic::default();
+        for member in &self.members {
+            let counted = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+            traffic.batches += counted(&member.counters.batches);
+            traffic.socket_bytes += counted(&member.counters.socket_bytes);
+            traffic.shared_bytes += counted(&member.counters.shared_bytes);
+            traffic.copied_bytes += counted(&member.counters.copied_bytes);
+        }
+        traffic
+    }
+
+    fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().expect("the runtime is there until the connection is dropped")
+    }
+
+    /// Waits for something on the connection's own threads, so that it works on any thread of the program; never longer
+    /// than the deadline.
+    pub(crate) fn block_on<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Result<T> {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        self.runtime().spawn(async move {
+            let _ = sender.send(future.await);
+        });
+        receiver.recv_timeout(self.options.deadline).map_err(|_| Error::Late {
+            what: "an answer".to_owned(),
+            seconds: self.options.deadline.as_secs_f64(),
+            reason: self.describe_members(),
+        })
+    }
+
+    fn describe_members(&self) -> String {
+        self.members.iter().map(|member| member.describe()).collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl Drop for Remote {
+    /// Gives the leases back, if that can be done in a second; else they end by themselves.
+    fn drop(&mut self) {
+        let Some(runtime) = self.runtime.take() else { return };
+        let (sender, receiver) = std::sync::mpsc::channel();
+        for member in &self.members {
+            member.stop();
+            let (control, client, sender) = (member.control.clone(), self.client.to_vec(), sender.clone());
+            runtime.spawn(async move {
+                let mut service = SamplingServiceClient::new(control.transport());
+                let _ = service.leave(LeaveRequest { client }).await;
+                let _ = sender.send(());
+            });
+        }
+        drop(sender);
+        let deadline = std::time::Instant::now() + Duration::from_secs(1);
+        for _ in &self.members {
+            let left = deadline.saturating_duration_since(std::time::Instant::now());
+            if receiver.recv_timeout(left).is_err() {
+                break;
+            }
+        }
+        runtime.shutdown_background();
+    }
+}
+
+/// 16 random bytes, from the hasher's keys, which the system draws.
+fn client_id() -> [u8; 16] {
+    use std::hash::{BuildHasher as _, Hasher as _};
+    let word = || std::hash::RandomState::new().build_hasher().finish();
+    let mut client = [0; 16];
+    client[..8].copy_from_slice(&word().to_le_bytes());
+    client[8..].copy_from_slice(&(word() ^ u64::from(std::process::id())).to_le_bytes());
+    client
+}

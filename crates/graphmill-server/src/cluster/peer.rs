@@ -1,0 +1,313 @@
+//! A connection to a peer that is kept up, and the questions under way on it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use graphmill_net::{ClientTls, Endpoint, FrameReader, FrameWriter, Token};
+use graphmill_sample::{Buffer, Need, Pool, Source, law};
+use graphmill_wire::proto::{self, Role};
+use graphmill_wire::{Header, Limits, Message, exchange};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::timeout;
+
+use super::lock;
+use crate::Refusal;
+
+/// The most questions under way on a connection.
+const UNDER_WAY: usize = 64;
+/// How long a connection may take to be made.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long a question may take.
+const ANSWER: Duration = Duration::from_secs(30);
+/// The pause before another attempt to connect: doubled each time, up to the second.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// What it takes to reach a peer.
+#[derive(Debug, Clone)]
+pub(crate) struct Dialing {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) tls: Option<ClientTls>,
+    pub(crate) token: Option<Token>,
+    pub(crate) fingerprint: String,
+    pub(crate) client: [u8; 16],
+}
+
+/// A question to a peer.
+#[derive(Debug)]
+pub(crate) struct Question {
+    header: Header,
+    message: Message,
+    body: Body,
+}
+
+/// What a question carries: ids, or a message.
+#[derive(Debug)]
+enum Body {
+    Ids(Vec<u64>),
+    Bytes(Vec<u8>),
+}
+
+impl Body {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Ids(ids) => bytemuck::cast_slice(ids),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+impl Question {
+    /// A sampler's question.
+    pub(crate) fn ask(need: &Need<'_>) -> Self {
+        let message = Message::Ask(exchange::ask(need));
+        let header = Header { epoch: need.batch.epoch, g: need.batch.g, ..Header::new(message.kind()) };
+        let body = Body::Ids(need.ids.iter().chain(need.others).copied().collect());
+        Self { header, message, body }
+    }
+
+    /// A question for rows.
+    pub(crate) fn gather(source: Source, ids: &[u64]) -> Self {
+        let message = Message::Gather(exchange::gather(source, ids.len()));
+        Self { header: Header::new(message.kind()), message, body: Body::Ids(ids.to_vec()) }
+    }
+
+    /// A question of the dataset service.
+    pub(crate) fn read(head: proto::Read, body: Vec<u8>) -> Self {
+        let message = Message::Read(head);
+        Self { header: Header::new(message.kind()), message, body: Body::Bytes(body) }
+    }
+}
+
+/// A peer's answer.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) message: Message,
+    body: Option<Buffer>,
+}
+
+impl Answered {
+    pub(crate) fn body(&self) -> &[u8] {
+        self.body.as_ref().map_or(&[], Buffer::bytes)
+    }
+
+    pub(crate) fn unexpected(&self) -> Refusal {
+        Refusal::internal(format!("a peer answered {:?}, which was not asked", self.message.kind()))
+    }
+}
+
+type Reply = Box<dyn FnOnce(Result<Answered, Refusal>) + Send>;
+
+/// A peer.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    dialing: Dialing,
+    state: Mutex<State>,
+    pub(crate) bytes_sent: AtomicU64,
+    pub(crate) bytes_received: AtomicU64,
+    /// Memory for what it answers.
+    pool: Pool,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Not connected, for a reason.
+    Down(String),
+    Up { partitions: Vec<u32>, questions: mpsc::UnboundedSender<Asked> },
+}
+
+/// A question and who waits for the answer.
+struct Asked {
+    question: Question,
+    reply: Reply,
+}
+
+impl Peer {
+    pub(crate) fn new(dialing: Dialing) -> Arc<Self> {
+        let state = Mutex::new(State::Down("not connected yet".to_owned()));
+        let (bytes_sent, bytes_received) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Self { dialing, state, bytes_sent, bytes_received, pool: Pool::new(UNDER_WAY) })
+    }
+
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.dialing.endpoint
+    }
+
+    /// The partitions it has; none while it is not connected.
+    pub(crate) fn partitions(&self) -> Vec<u32> {
+        match &*lock(&self.state) {
+            State::Up { partitions, .. } => partitions.clone(),
+            State::Down(_) => Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        matches!(&*lock(&self.state), State::Up { .. })
+    }
+
+    /// Where it is and how it does, for messages.
+    pub(crate) fn describe(&self) -> String {
+        match &*lock(&self.state) {
+            State::Up { partitions, .. } => format!("{} has partitions {partitions:?}", self.dialing.endpoint),
+            State::Down(reason) => format!("{}: {reason}", self.dialing.endpoint),
+        }
+    }
+
+    /// Sends a question; `reply` is called once, from any thread.
+    pub(crate) fn send(&self, question: Question, reply: Reply) {
+        let sent = match &*lock(&self.state) {
+            State::Up { questions, .. } => questions.send(Asked { question, reply }).map_err(|unsent| unsent.0.reply),
+            State::Down(_) => Err(reply),
+        };
+        if let Err(reply) = sent {
+            reply(Err(Refusal::unavailable(format!("peer {}", self.describe()))));
+        }
+    }
+
+    /// Connects, and connects again whenever the connection breaks. `changed` is called when that changes what it has.
+    pub(crate) async fn keep_connected(self: Arc<Self>, changed: impl Fn() + Send) {
+        let mut pause = PAUSE.0;
+        loop {
+            let reason = match timeout(CONNECT, self.connect()).await {
+                Err(_) => format!("no answer within {} s", CONNECT.as_secs()),
+                Ok(Err(reason)) => reason,
+                Ok(Ok((reader, writer, partitions))) => {
+                    tracing::info!(peer = %self.dialing.endpoint, ?partitions, "connected to a peer");
+                    pause = PAUSE.0;
+                    let (sender, questions) = mpsc::unbounded_channel();
+                    *lock(&self.state) = State::Up { partitions, questions: sender };
+                    changed();
+                    self.exchange(reader, writer, questions).await
+                }
+            };
+            let was_up = self.is_connected();
+            *lock(&self.state) = State::Down(reason.clone());
+            if was_up {
+                tracing::warn!(peer = %self.dialing.endpoint, reason, "lost a peer");
+                changed();
+            } else {
+                tracing::debug!(peer = %self.dialing.endpoint, reason, "cannot reach a peer");
+            }
+            tokio::time::sleep(pause).await;
+            pause = (2 * pause).min(PAUSE.1);
+        }
+    }
+
+    async fn connect(&self) -> Result<(FrameReader, FrameWriter, Vec<u32>), String> {
+        let Dialing { endpoint, tls, token, fingerprint, client } = &self.dialing;
+        let stream = graphmill_net::connect_data(endpoint, tls.as_ref(), CONNECT).await.map_err(|error| error.to_string())?;
+        let (mut reader, mut writer) = graphmill_net::split(stream, graphmill_wire::VERSION, Limits::SERVER);
+        let hello = Message::Hello(proto::Hello {
+            oldest_wire: graphmill_wire::OLDEST.into(),
+            newest_wire: graphmill_wire::VERSION.into(),
+            law: law::VERSION,
+            fingerprint: fingerprint.clone(),
+            token: token.as_ref().map(|token| token.reveal().to_owned()).unwrap_or_default(),
+            client: client.to_vec(),
+            role: Role::Peer.into(),
+            slots: false,
+        });
+        writer.write(Header::new(hello.kind()), &hello, &[]).await.map_err(|error| error.to_string())?;
+        match reader.next().await.map_err(|error| error.to_string())?.map(|frame| frame.message) {
+            Some(Message::Welcome(welcome)) => Ok((reader, writer, welcome.partitions)),
+            Some(Message::Refused(refused)) => Err(refused.reason),
+            Some(other) => Err(format!("it answered {:?} to the greeting", other.kind())),
+            None => Err("it hung up".to_owned()),
+        }
+    }
+
+    /// Carries questions and answers until the connection breaks, and says why. Whoever still waits then is told.
+    async fn exchange(
+        &self,
+        reader: FrameReader,
+        mut writer: FrameWriter,
+        mut questions: mpsc::UnboundedReceiver<Asked>,
+    ) -> String {
+        let waiting: Mutex<HashMap<u64, (Instant, Reply)>> = Mutex::default();
+        let room = Semaphore::new(UNDER_WAY);
+        let write = async {
+            let mut request = 0;
+            loop {
+                let Some(Asked { question, reply }) = questions.recv().await else {
+                    return "it is not needed any more".to_owned();
+                };
+                // The reader gives back what is forgotten here.
+                let Ok(permit) = room.acquire().await else { return "it is closed".to_owned() };
+                permit.forget();
+                request += 1;
+                lock(&waiting).insert(request, (Instant::now(), reply));
+                let header = Header { request, ..question.header };
+                let body = question.body.bytes();
+                self.bytes_sent.fetch_add(body.len() as u64, Ordering::Relaxed);
+                if let Err(error) = writer.write(header, &question.message, &[body]).await {
+                    return error.to_string();
+                }
+            }
+        };
+        let late = async {
+            loop {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                if lock(&waiting).values().any(|(asked, _)| asked.elapsed() > ANSWER) {
+                    return format!("a question was not answered within {} s", ANSWER.as_secs());
+                }
+            }
+        };
+        let reason = tokio::select! {
+            reason = write => reason,
+            reason = self.read(reader, &waiting, &room) => reason,
+            reason = late => reason,
+        };
+        // Nothing is sent after this, so that everyone is told once.
+        *lock(&self.state) = State::Down(reason.clone());
+        questions.close();
+        let gone = || Refusal::unavailable(format!("lost peer {}: {reason}", self.dialing.endpoint));
+        let unsent = std::iter::from_fn(|| questions.try_recv().ok()).map(|asked| asked.reply);
+        let waiting = waiting.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        waiting.into_values().map(|(_, reply)| reply).chain(unsent).for_each(|reply| reply(Err(gone())));
+        reason
+    }
+
+    async fn read(
+        &self,
+        mut reader: FrameReader,
+        waiting: &Mutex<HashMap<u64, (Instant, Reply)>>,
+        room: &Semaphore,
+    ) -> String {
+        loop {
+            let frame = match reader.next().await {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return "it hung up".to_owned(),
+                Err(error) => return error.to_string(),
+            };
+            let body = if frame.header.body > 0 {
+                let mut buffer = self.pool.take(frame.header.body as usize);
+                if let Err(error) = reader.read_body(buffer.bytes_mut()).await {
+                    return error.to_string();
+                }
+                self.bytes_received.fetch_add(frame.header.body, Ordering::Relaxed);
+                Some(buffer)
+            } else {
+                None
+            };
+            let Some((_, reply)) = lock(waiting).remove(&frame.header.request) else {
+                return format!("it answered question {}, which nobody asked", frame.header.request);
+            };
+            room.add_permits(1);
+            reply(match frame.message {
+                Message::Failed(failed) => {
+                    let code = failed.code();
+                    let reason = format!("peer {}: {}", self.dialing.endpoint, failed.reason);
+                    Err(Refusal { code, reason })
+                }
+                message => Ok(Answered { message, body }),
+            });
+        }
+    }
+}
+
+impl std::fmt::Debug for Asked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.question.fmt(f)
+    }
+}

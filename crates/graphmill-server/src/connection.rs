@@ -1,0 +1,314 @@
+//! A data connection: greeting, what the client asks for, what peers ask.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use graphmill_graph::Fingerprint;
+use graphmill_net::{FrameReader, FrameWriter, Incoming, PeerInfo, Stream, Token};
+use graphmill_sample::{BatchId, Buffer, Gather, law};
+use graphmill_wire::proto::{self, Role};
+use graphmill_wire::{Header, Kind, Limits, Message, exchange};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::timeout;
+
+use crate::Refusal;
+use crate::core::Core;
+use crate::dataset;
+use crate::job::panic_message;
+use crate::outlet::{Out, Outlet};
+use crate::registry::{ClientId, Found};
+use crate::scheduler::Credited;
+
+/// How long a greeting may take.
+const GREETING: Duration = Duration::from_secs(5);
+/// The most questions of a peer under way; further ones wait in its socket.
+const QUESTIONS: usize = 64;
+/// Buffers that a connection keeps for what it sends.
+const KEPT: usize = 8;
+
+/// What a connection is told about the server it reached.
+#[derive(Debug)]
+pub(crate) struct Greeting {
+    pub(crate) token: Option<Token>,
+    /// The socket for shared memory.
+    pub(crate) unix_socket: Option<String>,
+    pub(crate) lease: Duration,
+}
+
+/// Serves a connection until it ends.
+pub(crate) async fn serve(core: Arc<Core>, greeting: Arc<Greeting>, stream: Stream, peer: PeerInfo) {
+    let shares_memory = matches!(stream, Stream::Unix(_)) && peer.uid == Some(rustix::process::geteuid().as_raw());
+    let (mut reader, mut writer) = graphmill_net::split(stream, graphmill_wire::VERSION, Limits::SERVER);
+    let greeted = timeout(GREETING, greet(&core, &greeting, &mut reader, &mut writer, shares_memory)).await;
+    let hello = match greeted {
+        Ok(Ok(hello)) => hello,
+        Ok(Err(reason)) => return tracing::info!(peer = peer.address, reason, "refused a connection"),
+        Err(_) => return tracing::info!(peer = peer.address, "a connection did not greet in time"),
+    };
+    let (client, slots) = (client_id(&hello.client), hello.slots && shares_memory);
+    let (outlet, queue) = Outlet::new(slots, KEPT);
+    let reason = tokio::select! {
+        reason = read(&core, &outlet, &mut reader, &hello, client) => reason,
+        reason = write(&core, &outlet, queue, &mut writer) => reason,
+    };
+    tracing::debug!(peer = peer.address, reason, "a connection ended");
+    for (channel, bytes) in outlet.outstanding() {
+        core.work.scheduler(|scheduler| scheduler.consumed(channel, bytes));
+    }
+}
+
+async fn greet(
+    core: &Core,
+    greeting: &Greeting,
+    reader: &mut FrameReader,
+    writer: &mut FrameWriter,
+    shares_memory: bool,
+) -> Result<proto::Hello, String> {
+    let frame = reader.next().await.map_err(|error| error.to_string())?.ok_or("it hung up")?;
+    let Message::Hello(hello) = frame.message else { return Err(format!("it began with {:?}", frame.header.kind)) };
+    let answer = match check(core, greeting, &hello) {
+        Ok(wire) => Message::Welcome(proto::Welcome {
+            wire,
+            law: law::VERSION,
+            fingerprint: core.cluster.dataset.fingerprint().to_string(),
+            incarnation: core.incarnation,
+            partitions: core.cluster.dataset.partitions().map(|(number, _)| number).collect(),
+            parts: core.cluster.dataset.parts(),
+            unix_socket: greeting.unix_socket.clone().unwrap_or_default(),
+            host: graphmill_net::host_id(),
+            lease_ms: greeting.lease.as_millis() as u64,
+            slots: hello.slots && shares_memory,
+        }),
+        Err(refusal) => Message::Refused(refusal.refused()),
+    };
+    writer.write(Header::new(answer.kind()), &answer, &[]).await.map_err(|error| error.to_string())?;
+    match answer {
+        Message::Refused(refused) => Err(refused.reason),
+        _ => Ok(hello),
+    }
+}
+
+/// Whether a client is welcome; the wire version to speak.
+fn check(core: &Core, greeting: &Greeting, hello: &proto::Hello) -> Result<u32, Refusal> {
+    if let Some(token) = &greeting.token
+        && !token.matches(&hello.token)
+    {
+        return Err(Refusal::denied("the token is missing or wrong; give both sides the same one"));
+    }
+    let (oldest, newest) = (u32::from(graphmill_wire::OLDEST), u32::from(graphmill_wire::VERSION));
+    let wire = hello.newest_wire.min(newest);
+    if wire < oldest.max(hello.oldest_wire) {
+        return Err(Refusal::mismatch(format!(
+            "the client speaks wire versions {} to {}, this server {oldest} to {newest}; upgrade the older one",
+            hello.oldest_wire, hello.newest_wire
+        )));
+    }
+    same_law(hello.law)?;
+    if !hello.fingerprint.is_empty() {
+        same_graph(core.cluster.dataset.fingerprint(), &hello.fingerprint)?;
+    }
+    Ok(wire)
+}
+
+/// Fails unless a law version is this server's.
+pub(crate) fn same_law(theirs: u64) -> Result<(), Refusal> {
+    if theirs == law::VERSION {
+        return Ok(());
+    }
+    let ours = law::VERSION;
+    Err(Refusal::mismatch(format!(
+        "the client follows law version {theirs}, this server {ours}: their batches would differ; use the same release"
+    )))
+}
+
+/// Fails unless a fingerprint is this server's dataset's.
+pub(crate) fn same_graph(ours: Fingerprint, theirs: &str) -> Result<(), Refusal> {
+    if theirs == ours.to_string() {
+        return Ok(());
+    }
+    Err(Refusal::mismatch(format!(
+        "the client wants the graph {theirs}, this server has {ours}; serve the same dataset everywhere"
+    )))
+}
+
+/// A client's name; whoever gives none of the right length is nobody in particular.
+pub(crate) fn client_id(bytes: &[u8]) -> ClientId {
+    bytes.try_into().unwrap_or_default()
+}
+
+/// Writes what is sent, and tells channels what was taken.
+async fn write(
+    core: &Core,
+    outlet: &Outlet,
+    mut queue: mpsc::UnboundedReceiver<Out>,
+    writer: &mut FrameWriter,
+) -> String {
+    let consumed = |out: &Out| {
+        if let Some((channel, bytes)) = out.batch() {
+            core.work.scheduler(|scheduler| scheduler.consumed(channel, bytes));
+        }
+    };
+    // Runs also when the other side of the connection ends first, and this future is dropped.
+    struct Rest<'a, F: Fn(&Out)>(&'a mut mpsc::UnboundedReceiver<Out>, F);
+    impl<F: Fn(&Out)> Drop for Rest<'_, F> {
+        fn drop(&mut self) {
+            self.0.close();
+            while let Ok(out) = self.0.try_recv() {
+                (self.1)(&out);
+            }
+        }
+    }
+    let rest = Rest(&mut queue, consumed);
+    loop {
+        let Some(out) = rest.0.recv().await else { return "it is not needed any more".to_owned() };
+        let began = Instant::now();
+        let written = outlet.write(&out, writer).await;
+        if out.batch().is_some() {
+            core.metrics.sent(began.elapsed());
+        }
+        (rest.1)(&out);
+        if let Err(error) = written {
+            return error.to_string();
+        }
+    }
+}
+
+/// Does what the other side asks, until it ends.
+async fn read(
+    core: &Arc<Core>,
+    outlet: &Arc<Outlet>,
+    reader: &mut FrameReader,
+    hello: &proto::Hello,
+    client: ClientId,
+) -> String {
+    let questions = Arc::new(Semaphore::new(QUESTIONS));
+    let is_client = hello.role() == Role::Client;
+    loop {
+        let frame = match reader.next().await {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return "it hung up".to_owned(),
+            Err(error) => return error.to_string(),
+        };
+        if is_client {
+            core.registry.renew(client);
+        }
+        let done = match &frame.message {
+            Message::Credit(credit) if is_client => take_credit(core, outlet, &frame.header, credit),
+            Message::Return(back) if is_client => {
+                for (channel, bytes) in outlet.returned(back) {
+                    core.work.scheduler(|scheduler| scheduler.consumed(channel, bytes));
+                }
+                Ok(())
+            }
+            Message::Ping(_) => {
+                outlet.send_message(Header { request: frame.header.request, ..Header::new(Kind::Pong) }, Message::Pong(proto::Pong {}));
+                Ok(())
+            }
+            Message::Ask(_) | Message::Gather(_) | Message::Read(_) if !is_client => {
+                take_question(core, outlet, reader, frame, &questions).await
+            }
+            other => Err(format!("it sent {:?}, which has no place here", other.kind())),
+        };
+        if let Err(reason) = done {
+            let message = Message::Refused(Refusal::invalid(reason.clone()).refused());
+            outlet.send_message(Header::new(message.kind()), message);
+            return reason;
+        }
+    }
+}
+
+fn take_credit(core: &Core, outlet: &Arc<Outlet>, header: &Header, credit: &proto::Credit) -> Result<(), String> {
+    let channel = match core.registry.find(header.channel) {
+        Found::Open(channel) => channel,
+        Found::Closed => return Ok(()),
+        Found::Lost | Found::Never => {
+            let reason = format!("channel {} is not known here; open it again", header.channel);
+            let lost = Header { channel: header.channel, epoch: header.epoch, ..Header::new(Kind::Lost) };
+            outlet.send_message(lost, Message::Lost(proto::Lost { reason }));
+            return Ok(());
+        }
+    };
+    let batches = channel.batches();
+    if let Some(g) = credit.g.iter().find(|&&g| g >= batches) {
+        return Err(format!("batch {g} was asked for, an epoch of channel {} has {batches}", channel.id));
+    }
+    channel.attach(outlet);
+    let now = Instant::now();
+    match core.work.scheduler(|scheduler| scheduler.credit(channel.id, header.epoch, &credit.g, now)) {
+        Credited::Taken | Credited::Stale | Credited::Unknown => Ok(()),
+        Credited::TooMany => Err(format!("channel {} asked for more batches at once than it may", channel.id)),
+    }
+}
+
+/// Hands a peer's question to the workers.
+async fn take_question(
+    core: &Arc<Core>,
+    outlet: &Arc<Outlet>,
+    reader: &mut FrameReader,
+    frame: Incoming,
+    questions: &Arc<Semaphore>,
+) -> Result<(), String> {
+    let permit = Arc::clone(questions).acquire_owned().await.map_err(|error| error.to_string())?;
+    let mut body = outlet.buffer(frame.header.body as usize);
+    reader.read_body(body.bytes_mut()).await.map_err(|error| error.to_string())?;
+    let (core, outlet) = (Arc::clone(core), Arc::clone(outlet));
+    Arc::clone(&core.work).urgent(move |memory| {
+        let answered = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            answer(&core, &outlet, &frame, &body, memory)
+        }));
+        let refusal = match answered {
+            Ok(Ok(())) => None,
+            Ok(Err(refusal)) => Some(refusal),
+            Err(panic) => {
+                *memory = crate::work::Memory::default();
+                Some(Refusal::internal(format!("answering panicked: {}", panic_message(panic.as_ref()))))
+            }
+        };
+        if let Some(refusal) = refusal {
+            let header = Header { request: frame.header.request, ..Header::new(Kind::Failed) };
+            outlet.send_message(header, Message::Failed(refusal.failed()));
+        }
+        core.metrics.question();
+        drop(permit);
+    });
+    Ok(())
+}
+
+/// Answers a peer's question from what is here, and asks nobody.
+fn answer(
+    core: &Core,
+    outlet: &Outlet,
+    frame: &Incoming,
+    body: &Buffer,
+    memory: &mut crate::work::Memory,
+) -> Result<(), Refusal> {
+    let invalid = |error: graphmill_wire::Error| Refusal::invalid(error.to_string());
+    let Header { request, epoch, g, .. } = frame.header;
+    match &frame.message {
+        Message::Ask(head) => {
+            let need = exchange::need(head, body.bytes(), BatchId { epoch, g, repeated: false }).map_err(invalid)?;
+            core.cluster.view.answer(&need, &mut memory.answer, &mut memory.scratch)?;
+            let head = Message::Answer(exchange::answer_head(&memory.answer));
+            let mut bytes = Vec::new();
+            exchange::answer_body(&memory.answer, &mut bytes);
+            outlet.send_bytes(Header { request, ..Header::new(head.kind()) }, head, bytes);
+        }
+        Message::Gather(head) => {
+            let (source, ids) = exchange::rows(head, body.bytes()).map_err(invalid)?;
+            let size = core.cluster.view.row_bytes(source)?;
+            let all = ids.len().checked_mul(size).filter(|&bytes| bytes as u64 <= Limits::SERVER.body);
+            let all = all.ok_or_else(|| Refusal::invalid(format!("{} rows are too many for one answer", ids.len())))?;
+            let mut rows = outlet.buffer(all);
+            core.cluster.view.gather(Gather { source, ids }, rows.bytes_mut())?;
+            let message = Message::Rows(proto::Rows { row_bytes: size as u64 });
+            outlet.send_buffer(Header { request, ..Header::new(message.kind()) }, message, rows);
+        }
+        Message::Read(head) => {
+            let bytes = dataset::answer_read(&core.cluster.dataset, head, body.bytes())?;
+            let message = Message::Reading(proto::Reading {});
+            outlet.send_bytes(Header { request, ..Header::new(message.kind()) }, message, bytes);
+        }
+        _ => return Err(Refusal::invalid("this is no question")),
+    }
+    Ok(())
+}

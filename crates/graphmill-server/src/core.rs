@@ -1,0 +1,44 @@
+//! What all parts of a server share.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::cluster::Cluster;
+use crate::metrics::Metrics;
+use crate::registry::{Channel, Found, Registry};
+use crate::scheduler::Turn;
+use crate::work::Work;
+
+/// The inside of a server.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) registry: Registry,
+    pub(crate) work: Arc<Work>,
+    pub(crate) metrics: Metrics,
+    pub(crate) incarnation: u64,
+    pub(crate) threads: usize,
+    pub(crate) started: Instant,
+}
+
+impl Core {
+    /// The channel of a batch, unless nobody waits for the batch any more.
+    pub(crate) fn channel_in_epoch(&self, turn: Turn) -> Option<Arc<Channel>> {
+        let Found::Open(channel) = self.registry.find(turn.channel) else { return None };
+        let current = self.work.scheduler(|scheduler| scheduler.epoch(turn.channel)) == Some(turn.epoch);
+        (current && !channel.is_closed()).then_some(channel)
+    }
+
+    /// How many owners the graph has, this server first.
+    pub(crate) fn owner_count(&self) -> usize {
+        self.cluster.peers().len() + 1
+    }
+
+    /// Cancels what channels have under way. They were taken out of the registry before.
+    pub(crate) fn cancel(&self, channels: &[Arc<Channel>]) {
+        for channel in channels {
+            channel.closed.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+        self.work.scheduler(|scheduler| channels.iter().for_each(|channel| scheduler.remove(channel.id)));
+    }
+}

@@ -1,0 +1,381 @@
+//! A batch at work on this server: a sampler's machine whose questions go to whoever owns the nodes.
+//!
+//! The questions to peers are sent first; while they travel, the share of this server is answered. A batch that waits for
+//! answers is put aside and holds no thread; the last answer to arrive brings it back to the workers.
+
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use graphmill_sample::{BatchId, Gather, Layout, Machine, Need, RowSplit, Source, Split, Step};
+use graphmill_wire::{Header, Kind, Message, exchange, proto};
+
+use crate::Refusal;
+use crate::cluster::{Answered, Question, lock};
+use crate::core::Core;
+use crate::outlet::BatchMemory;
+use crate::registry::Channel;
+use crate::scheduler::Turn;
+use crate::work::Memory;
+
+/// What an edge costs, in bytes of features: reading and renumbering it takes about as long as copying so many.
+const EDGE_WORK: u64 = 64;
+
+/// A batch at work.
+pub(crate) struct Job {
+    turn: Turn,
+    channel: Arc<Channel>,
+    /// None only while its memory is being given back.
+    machine: Option<Box<Machine>>,
+    stage: Stage,
+    /// Per question under way, its shares.
+    splits: Vec<Split>,
+    began: Instant,
+    sampled: Duration,
+}
+
+enum Stage {
+    Begin,
+    /// The answers to all questions of the machine are in the splits.
+    Asked,
+    /// Nodes and edges are known; rows of features and labels are on their way into memory.
+    Rows(Rows),
+}
+
+/// A batch that is being filled.
+struct Rows {
+    layout: Layout,
+    memory: BatchMemory,
+    /// What peers were asked for, in the order of their questions.
+    asked: Vec<RowsAsked>,
+}
+
+struct RowsAsked {
+    /// Which rows of the tensor they become.
+    places: Vec<u32>,
+    /// Where the tensor lies.
+    tensor: Range<usize>,
+    row_bytes: usize,
+}
+
+/// What a batch waits for.
+struct Waiting {
+    core: Arc<Core>,
+    /// Answers that are missing, and one for the worker that asked.
+    left: AtomicUsize,
+    replies: Mutex<Vec<(usize, Result<Answered, Refusal>)>>,
+    job: Mutex<Option<Box<Job>>>,
+}
+
+/// The questions of one step to peers.
+struct Asking {
+    waiting: Arc<Waiting>,
+}
+
+/// Begins a batch.
+pub(crate) fn begin(core: &Arc<Core>, turn: Turn, memory: &mut Memory) {
+    let Some(channel) = core.channel_in_epoch(turn) else {
+        core.work.scheduler(|scheduler| scheduler.abandoned(turn));
+        return;
+    };
+    let machine = Some(channel.backend.machine());
+    let began = Instant::now();
+    let job = Job { turn, channel, machine, stage: Stage::Begin, splits: Vec::new(), began, sampled: Duration::ZERO };
+    run(core, Box::new(job), Vec::new(), memory);
+}
+
+/// Goes on with a batch whose answers have arrived, until it is finished or waits again.
+fn run(core: &Arc<Core>, mut job: Box<Job>, mut replies: Vec<(usize, Result<Answered, Refusal>)>, memory: &mut Memory) {
+    loop {
+        if core.channel_in_epoch(job.turn).is_none() {
+            return job.abandon(core);
+        }
+        let asking = Asking::new(core);
+        let outcome = catch_unwind(AssertUnwindSafe(|| job.advance(core, std::mem::take(&mut replies), &asking, memory)));
+        match outcome {
+            Ok(Ok(true)) => return job.finish(core),
+            Ok(Ok(false)) => match asking.wait(job) {
+                None => return,
+                Some((back, arrived)) => (job, replies) = (back, arrived),
+            },
+            Ok(Err(refusal)) => return job.fail(core, &refusal),
+            Err(panic) => {
+                *memory = Memory::default();
+                // What the machine was doing is unknown, so it does not go on.
+                job.machine = Some(Box::new(Machine::new(&job.channel.backend.plan)));
+                return job.fail(core, &Refusal::internal(format!("sampling panicked: {}", panic_message(panic.as_ref()))));
+            }
+        }
+    }
+}
+
+impl Job {
+    /// One step: whether the batch is finished. If it is not, its questions were sent.
+    fn advance(
+        &mut self,
+        core: &Core,
+        replies: Vec<(usize, Result<Answered, Refusal>)>,
+        asking: &Asking,
+        memory: &mut Memory,
+    ) -> Result<bool, Refusal> {
+        let plan = Arc::clone(&self.channel.backend.plan);
+        let Some(machine) = &mut self.machine else { return Err(Refusal::internal("a batch has no machine")) };
+        match &mut self.stage {
+            Stage::Begin => {
+                let epoch = self.channel.epoch(self.turn.epoch);
+                memory.cut.fill(&self.channel.seeds, epoch.positions(self.turn.g));
+                let id = BatchId { epoch: self.turn.epoch, g: self.turn.g, repeated: false };
+                machine.begin(&plan, memory.cut.seeds(&self.channel.seeds), id)?;
+                self.stage = Stage::Asked;
+            }
+            Stage::Asked => {
+                read_answers(&mut self.splits, core.owner_count(), replies)?;
+                for (split, (need, answer)) in self.splits.iter().zip(machine.needs()) {
+                    split.merge(need.ask, answer)?;
+                }
+            }
+            Stage::Rows(rows) => {
+                rows.take(replies)?;
+                return Ok(true);
+            }
+        }
+        loop {
+            if machine.step(&plan)? == Step::Done {
+                self.sampled = self.began.elapsed();
+                return self.gather(core, asking);
+            }
+            if core.cluster.is_whole() {
+                for (need, answer) in machine.needs() {
+                    core.cluster.view.answer(&need, answer, &mut memory.scratch)?;
+                }
+                continue;
+            }
+            ask_owners(core, machine, &mut self.splits, asking, memory)?;
+            return Ok(false);
+        }
+    }
+
+    /// Lays the batch out and fills it; what peers have is asked for. Says whether that was all.
+    fn gather(&mut self, core: &Core, asking: &Asking) -> Result<bool, Refusal> {
+        let Some(machine) = &self.machine else { return Err(Refusal::internal("a batch has no machine")) };
+        let plan = &self.channel.backend.plan;
+        let layout = Layout::of(plan, machine);
+        let Some(outlet) = self.channel.outlet() else {
+            return Err(Refusal::unavailable("its client is not connected any more"));
+        };
+        let mut memory = outlet.memory(layout.bytes());
+        let buffer = memory.bytes_mut();
+        layout.write(plan, machine, buffer)?;
+        let mut asked = Vec::new();
+        let gathers: Vec<(Gather<'_>, Range<usize>)> = layout.gathers(plan, machine).collect();
+        if core.cluster.is_whole() {
+            for (rows, place) in gathers {
+                core.cluster.view.gather(rows, &mut buffer[place])?;
+            }
+        } else {
+            let owners = core.cluster.owners();
+            let mut local: Vec<(Source, Vec<u64>, Vec<u32>, usize, Range<usize>)> = Vec::new();
+            for (rows, tensor) in gathers.into_iter().filter(|(rows, _)| !rows.ids.is_empty()) {
+                let mut split = RowSplit::default();
+                let book = core.cluster.book(rows.source)?;
+                split.split(rows.ids, core.owner_count(), |id| owners.of(book, id))?;
+                let (count, row_bytes) = (rows.ids.len(), tensor.len() / rows.ids.len());
+                for (owner, (ids, places)) in split.shares.into_iter().enumerate() {
+                    if ids.is_empty() {
+                        continue;
+                    }
+                    if owner == 0 {
+                        local.push((rows.source, ids, places, count, tensor.clone()));
+                        continue;
+                    }
+                    asking.ask(asked.len(), owner, Question::gather(rows.source, &ids));
+                    asked.push(RowsAsked { places, tensor: tensor.clone(), row_bytes });
+                }
+            }
+            for (source, ids, places, count, tensor) in local {
+                core.cluster.view.gather_to(Gather { source, ids: &ids }, &places, count, &mut buffer[tensor])?;
+            }
+        }
+        let done = asked.is_empty();
+        self.stage = Stage::Rows(Rows { layout, memory, asked });
+        Ok(done)
+    }
+
+    /// Sends the finished batch.
+    fn finish(mut self: Box<Self>, core: &Core) {
+        let Stage::Rows(Rows { layout, memory, .. }) = std::mem::replace(&mut self.stage, Stage::Begin) else {
+            return self.fail(core, &Refusal::internal("a batch was finished before it was filled"));
+        };
+        let (channel, turn) = (&self.channel, self.turn);
+        let Some(machine) = &self.machine else { return };
+        let bytes = layout.bytes() as u64;
+        let queued = self.began.duration_since(turn.asked);
+        let gathered = self.began.elapsed().saturating_sub(self.sampled);
+        let head = proto::BatchHead {
+            size: machine.batch_size(&channel.backend.plan) as u64,
+            tensors: graphmill_wire::batch::tensors(&layout),
+            bytes,
+            slot: None,
+            times: Some(proto::Times {
+                queued: queued.as_micros() as u64,
+                sampled: self.sampled.as_micros() as u64,
+                gathered: gathered.as_micros() as u64,
+            }),
+        };
+        let work = machine.num_edges() * EDGE_WORK + bytes;
+        tracing::trace!(channel = channel.id, turn.epoch, turn.g, ?queued, sampled = ?self.sampled, ?gathered, bytes, "batch");
+        core.metrics.batch(queued, self.sampled, gathered, machine.num_edges(), bytes);
+        // Before it is sent: the client may take it at once.
+        core.work.scheduler(|scheduler| scheduler.finished(turn, work, bytes));
+        match channel.outlet() {
+            Some(outlet) => outlet.send_batch(self.header(Kind::Batch), head, memory, channel.id),
+            None => core.work.scheduler(|scheduler| scheduler.consumed(channel.id, bytes)),
+        }
+        self.end(core);
+    }
+
+    fn fail(self: Box<Self>, core: &Core, refusal: &Refusal) {
+        let Turn { epoch, g, .. } = self.turn;
+        let refusal = refusal.clone().while_doing(&format!("cannot sample batch {g} of epoch {epoch}"));
+        tracing::warn!(channel = self.channel.id, epoch, g, reason = refusal.reason, "a batch failed");
+        core.metrics.failed();
+        core.work.scheduler(|scheduler| scheduler.failed(self.turn));
+        if let Some(outlet) = self.channel.outlet() {
+            outlet.send_message(self.header(Kind::Failed), Message::Failed(refusal.failed()));
+        }
+        self.end(core);
+    }
+
+    fn abandon(self: Box<Self>, core: &Core) {
+        core.work.scheduler(|scheduler| scheduler.abandoned(self.turn));
+        self.end(core);
+    }
+
+    fn header(&self, kind: Kind) -> Header {
+        Header { channel: self.channel.id, epoch: self.turn.epoch, g: self.turn.g, ..Header::new(kind) }
+    }
+
+    fn end(mut self: Box<Self>, core: &Core) {
+        if let Some(machine) = self.machine.take() {
+            self.channel.backend.rest(machine);
+        }
+        core.registry.batch_ended(&self.channel.backend);
+    }
+}
+
+/// Sends the shares of other owners, then answers this server's.
+fn ask_owners(
+    core: &Core,
+    machine: &mut Machine,
+    splits: &mut Vec<Split>,
+    asking: &Asking,
+    memory: &mut Memory,
+) -> Result<(), Refusal> {
+    let (cluster, owners, count) = (&core.cluster, core.cluster.owners(), core.owner_count());
+    let mut questions = 0;
+    for (place, (need, _)) in machine.needs().enumerate() {
+        if splits.len() == place {
+            splits.push(Split::default());
+        }
+        let book = cluster.dataset.node_book(cluster.list_type(need.edge_type, need.direction)?);
+        splits[place].split(&need, count, |id| owners.of(book, id))?;
+        questions += 1;
+        for (owner, share) in splits[place].shares().iter().enumerate().skip(1) {
+            if !share.ids.is_empty() {
+                let question = Question::ask(&Need { ids: &share.ids, others: &share.others, ..need });
+                asking.ask(place * count + owner, owner, question);
+            }
+        }
+    }
+    splits.truncate(questions);
+    for (split, (need, _)) in splits.iter_mut().zip(machine.needs()) {
+        let here = &mut split.shares()[0];
+        if !here.ids.is_empty() {
+            let need = Need { ids: &here.ids, others: &here.others, ..need };
+            cluster.view.answer(&need, &mut here.answer, &mut memory.scratch)?;
+        }
+    }
+    Ok(())
+}
+
+/// Puts answers where their questions came from.
+fn read_answers(
+    splits: &mut [Split],
+    owners: usize,
+    replies: Vec<(usize, Result<Answered, Refusal>)>,
+) -> Result<(), Refusal> {
+    for (number, reply) in replies {
+        let answered = reply?;
+        let Message::Answer(head) = &answered.message else { return Err(answered.unexpected()) };
+        let share = splits.get_mut(number / owners).and_then(|split| split.shares().get_mut(number % owners));
+        let share = share.ok_or_else(|| Refusal::internal("an answer has no question"))?;
+        exchange::read_answer(head, answered.body(), &mut share.answer)
+            .map_err(|error| Refusal::internal(error.to_string()))?;
+    }
+    Ok(())
+}
+
+impl Rows {
+    fn take(&mut self, replies: Vec<(usize, Result<Answered, Refusal>)>) -> Result<(), Refusal> {
+        let buffer = self.memory.bytes_mut();
+        for (number, reply) in replies {
+            let answered = reply?;
+            let Message::Rows(_) = &answered.message else { return Err(answered.unexpected()) };
+            let asked = self.asked.get(number).ok_or_else(|| Refusal::internal("rows have no question"))?;
+            let into = &mut buffer[asked.tensor.clone()];
+            RowSplit::scatter(&asked.places, answered.body(), into, asked.row_bytes)?;
+        }
+        Ok(())
+    }
+}
+
+impl Asking {
+    fn new(core: &Arc<Core>) -> Self {
+        let waiting = Waiting {
+            core: Arc::clone(core),
+            left: AtomicUsize::new(1),
+            replies: Mutex::default(),
+            job: Mutex::default(),
+        };
+        Self { waiting: Arc::new(waiting) }
+    }
+
+    /// Sends a question that has a number within this step.
+    fn ask(&self, number: usize, owner: usize, question: Question) {
+        let waiting = Arc::clone(&self.waiting);
+        waiting.left.fetch_add(1, Ordering::AcqRel);
+        self.waiting.core.cluster.ask_peer(owner, question, move |reply| {
+            lock(&waiting.replies).push((number, reply));
+            waiting.arrived();
+        });
+    }
+
+    /// Puts a job aside until the last answer arrives; gives it back if all have.
+    fn wait(self, job: Box<Job>) -> Option<(Box<Job>, Vec<(usize, Result<Answered, Refusal>)>)> {
+        *lock(&self.waiting.job) = Some(job);
+        if self.waiting.left.fetch_sub(1, Ordering::AcqRel) == 1 { self.waiting.take() } else { None }
+    }
+}
+
+impl Waiting {
+    fn take(&self) -> Option<(Box<Job>, Vec<(usize, Result<Answered, Refusal>)>)> {
+        let job = lock(&self.job).take()?;
+        Some((job, std::mem::take(&mut *lock(&self.replies))))
+    }
+
+    fn arrived(&self) {
+        if self.left.fetch_sub(1, Ordering::AcqRel) == 1
+            && let Some((job, replies)) = self.take()
+        {
+            let core = Arc::clone(&self.core);
+            self.core.work.urgent(move |memory| run(&core, job, replies, memory));
+        }
+    }
+}
+
+pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}

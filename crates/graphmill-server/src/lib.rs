@@ -1,0 +1,24 @@
+//! The storage server: some partitions of a graph, sampled fairly for everyone who asks.
+//!
+//! A [`Server`] listens on one address for three planes (`docs/wire.md`). Clients open backends and channels over the
+//! control plane and name the batches they want over the data plane; the [`scheduler`] says whose batch is next; workers
+//! run the sampler's machine, whose questions about nodes of other partitions go to peers.
+
+mod cluster;
+mod connection;
+mod core;
+mod dataset;
+mod http;
+mod job;
+mod metrics;
+mod outlet;
+mod refusal;
+mod registry;
+mod sampling;
+pub mod scheduler;
+mod seeds;
+mod server;
+mod work;
+
+pub use refusal::Refusal;
+pub use server::{Leftovers, Options, Server, StartError};

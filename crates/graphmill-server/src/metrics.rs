@@ -1,0 +1,112 @@
+//! Numbers for whoever watches, in Prometheus' text format.
+
+use std::fmt;
+use std::time::Duration;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+/// A server's metrics.
+pub(crate) struct Metrics {
+    registry: Registry,
+    batches: Counter,
+    failed: Counter,
+    edges: Counter,
+    bytes: Counter,
+    questions: Counter,
+    queued: Histogram,
+    sampled: Histogram,
+    gathered: Histogram,
+    sent: Histogram,
+    /// Set when the page is read.
+    pub(crate) channels: Gauge,
+    pub(crate) runnable: Gauge,
+    pub(crate) parked: Gauge,
+    pub(crate) backends: Gauge,
+    pub(crate) clients: Gauge,
+    pub(crate) running: Gauge,
+    pub(crate) buffered_bytes: Gauge,
+    pub(crate) scratch_bytes: Gauge,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let seconds = || Histogram::new(exponential_buckets(0.000_1, 2.0, 18));
+        let mut metrics = Self {
+            registry: Registry::with_prefix("graphmill"),
+            batches: Counter::default(),
+            failed: Counter::default(),
+            edges: Counter::default(),
+            bytes: Counter::default(),
+            questions: Counter::default(),
+            queued: seconds(),
+            sampled: seconds(),
+            gathered: seconds(),
+            sent: seconds(),
+            channels: Gauge::default(),
+            runnable: Gauge::default(),
+            parked: Gauge::default(),
+            backends: Gauge::default(),
+            clients: Gauge::default(),
+            running: Gauge::default(),
+            buffered_bytes: Gauge::default(),
+            scratch_bytes: Gauge::default(),
+        };
+        let registry = &mut metrics.registry;
+        registry.register("batches", "Batches sampled", metrics.batches.clone());
+        registry.register("failed_batches", "Batches that failed", metrics.failed.clone());
+        registry.register("sampled_edges", "Edges sampled", metrics.edges.clone());
+        registry.register("batch_bytes", "Bytes of sampled batches", metrics.bytes.clone());
+        registry.register("peer_questions", "Questions of peers answered", metrics.questions.clone());
+        registry.register("queued_seconds", "From a credit to the first step of its batch", metrics.queued.clone());
+        registry.register("sampled_seconds", "From the first step to the last answer", metrics.sampled.clone());
+        registry.register("gathered_seconds", "From the last answer to the last row", metrics.gathered.clone());
+        registry.register("sent_seconds", "Writing a batch to its connection", metrics.sent.clone());
+        registry.register("channels", "Open channels", metrics.channels.clone());
+        registry.register("runnable_channels", "Channels that wait for a worker", metrics.runnable.clone());
+        registry.register("parked_channels", "Channels that wait for their client", metrics.parked.clone());
+        registry.register("backends", "Sampling backends", metrics.backends.clone());
+        registry.register("clients", "Clients with a lease", metrics.clients.clone());
+        registry.register("running_batches", "Batches under way", metrics.running.clone());
+        registry.register("buffered_bytes", "Bytes of batches that clients did not take yet", metrics.buffered_bytes.clone());
+        registry.register("scratch_bytes", "Bytes kept by resting samplers", metrics.scratch_bytes.clone());
+        metrics
+    }
+
+    pub(crate) fn batch(&self, queued: Duration, sampled: Duration, gathered: Duration, edges: u64, bytes: u64) {
+        self.batches.inc();
+        self.edges.inc_by(edges);
+        self.bytes.inc_by(bytes);
+        self.queued.observe(queued.as_secs_f64());
+        self.sampled.observe(sampled.as_secs_f64());
+        self.gathered.observe(gathered.as_secs_f64());
+    }
+
+    pub(crate) fn failed(&self) {
+        self.failed.inc();
+    }
+
+    pub(crate) fn question(&self) {
+        self.questions.inc();
+    }
+
+    pub(crate) fn sent(&self, took: Duration) {
+        self.sent.observe(took.as_secs_f64());
+    }
+
+    /// The page.
+    pub(crate) fn page(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}

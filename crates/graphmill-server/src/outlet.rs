@@ -1,0 +1,265 @@
+//! The way out of a data connection: frames wait here for the socket, batches in memory that may be shared.
+
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex};
+
+use graphmill_net::{FrameWriter, SharedSlot};
+use graphmill_sample::{Buffer, Pool};
+use graphmill_wire::{Header, Message, proto};
+use tokio::sync::mpsc;
+
+use crate::cluster::lock;
+use crate::scheduler::ChannelId;
+
+/// The most slots of one connection: some being written, some on their way, some with the client's user.
+const SLOTS: usize = 8;
+/// Slots are a multiple of this long.
+const SLOT_UNIT: usize = 2 << 20;
+
+/// Where a connection's frames are put. Whoever has it may send; the connection's own task writes.
+#[derive(Debug)]
+pub(crate) struct Outlet {
+    queue: mpsc::UnboundedSender<Out>,
+    /// What batches are written to when they are not shared.
+    pool: Pool,
+    /// None on a connection without shared memory.
+    slots: Option<Mutex<Vec<Slot>>>,
+}
+
+/// A frame on its way out.
+#[derive(Debug)]
+pub(crate) struct Out {
+    header: Header,
+    message: Message,
+    body: Body,
+    /// Whose batch it is, and its bytes: to be told when it was written. A batch in a slot counts until the slot returns.
+    batch: Option<(ChannelId, u64)>,
+}
+
+#[derive(Debug)]
+enum Body {
+    None,
+    Buffer(Buffer),
+    Bytes(Vec<u8>),
+    /// The slot whose descriptor rides along.
+    Slot(u32),
+}
+
+/// A piece of memory that both sides see.
+#[derive(Debug)]
+struct Slot {
+    /// None while a batch is being written to it.
+    memory: Option<SharedSlot>,
+    state: SlotState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SlotState {
+    /// The client does not have it yet, or not as it is now.
+    New,
+    Free,
+    /// With the client, for a channel's batch of so many bytes.
+    Out(ChannelId, u64),
+    /// The client will never give it back.
+    Retired,
+}
+
+/// Memory for one batch.
+#[derive(Debug)]
+pub(crate) enum BatchMemory {
+    Heap(Buffer),
+    Slot(LentSlot),
+}
+
+/// A slot that a batch is being written to. It is free again if the batch is not sent.
+#[derive(Debug)]
+pub(crate) struct LentSlot {
+    outlet: Arc<Outlet>,
+    number: usize,
+    memory: Option<SharedSlot>,
+    bytes: usize,
+}
+
+impl BatchMemory {
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Heap(buffer) => buffer.bytes_mut(),
+            Self::Slot(slot) => {
+                slot.memory.as_mut().map(|memory| &mut memory.bytes_mut()[..slot.bytes]).unwrap_or_default()
+            }
+        }
+    }
+}
+
+impl Outlet {
+    pub(crate) fn new(slots: bool, batches: usize) -> (Arc<Self>, mpsc::UnboundedReceiver<Out>) {
+        let (queue, receiver) = mpsc::unbounded_channel();
+        let slots = slots.then(Mutex::default);
+        (Arc::new(Self { queue, pool: Pool::new(batches), slots }), receiver)
+    }
+
+    /// Whether the connection is gone.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.queue.is_closed()
+    }
+
+    /// Memory for an answer that is no batch.
+    pub(crate) fn buffer(&self, bytes: usize) -> Buffer {
+        self.pool.take(bytes)
+    }
+
+    /// Memory for a batch: a slot if one is free or can be made.
+    pub(crate) fn memory(self: &Arc<Self>, bytes: usize) -> BatchMemory {
+        match self.slot(bytes) {
+            Some(slot) => BatchMemory::Slot(slot),
+            None => BatchMemory::Heap(self.pool.take(bytes)),
+        }
+    }
+
+    fn slot(self: &Arc<Self>, bytes: usize) -> Option<LentSlot> {
+        let mut slots = lock(self.slots.as_ref()?);
+        let lend = |number: usize, memory| LentSlot { outlet: Arc::clone(self), number, memory: Some(memory), bytes };
+        let usable = |slot: &Slot| matches!(slot.state, SlotState::Free | SlotState::New);
+        let fits = |slot: &Slot| slot.memory.as_ref().is_some_and(|memory| memory.bytes().len() >= bytes);
+        if let Some(number) = slots.iter().position(|slot| usable(slot) && fits(slot)) {
+            return slots[number].memory.take().map(|memory| lend(number, memory));
+        }
+        // A free slot that has become too small is made anew; else there is one more, if there may be.
+        let small = slots.iter().position(|slot| usable(slot) && slot.memory.is_some());
+        let alive = slots.iter().filter(|slot| slot.state != SlotState::Retired).count();
+        if small.is_none() && alive >= SLOTS {
+            return None;
+        }
+        let room = (bytes + bytes / 4).next_multiple_of(SLOT_UNIT);
+        let memory = match SharedSlot::create(room) {
+            Ok(memory) => memory,
+            Err(error) => {
+                tracing::warn!(%error, bytes = room, "cannot make shared memory; the batch goes through the socket");
+                return None;
+            }
+        };
+        let number = small.unwrap_or_else(|| {
+            slots.push(Slot { memory: None, state: SlotState::New });
+            slots.len() - 1
+        });
+        slots[number] = Slot { memory: None, state: SlotState::New };
+        Some(lend(number, memory))
+    }
+
+    /// Sends a batch; its channel is told when the client has taken it.
+    pub(crate) fn send_batch(&self, header: Header, mut head: proto::BatchHead, memory: BatchMemory, channel: ChannelId) {
+        let bytes = head.bytes;
+        match memory {
+            BatchMemory::Heap(buffer) => {
+                self.send(Out { header, message: Message::Batch(head), body: Body::Buffer(buffer), batch: Some((channel, bytes)) });
+            }
+            BatchMemory::Slot(mut slot) => {
+                let (number, memory) = (slot.number, slot.memory.take());
+                let is_new = {
+                    let Some(slots) = &self.slots else { return };
+                    let slot = &mut lock(slots)[number];
+                    let is_new = slot.state == SlotState::New;
+                    *slot = Slot { memory, state: SlotState::Out(channel, bytes) };
+                    is_new
+                };
+                if is_new {
+                    let bytes = self.slot_bytes(number) as u64;
+                    let message = Message::Slot(proto::Slot { slot: number as u32, bytes });
+                    self.send(Out { header: Header::new(message.kind()), message, body: Body::Slot(number as u32), batch: None });
+                }
+                head.slot = Some(number as u32);
+                self.send(Out { header, message: Message::Batch(head), body: Body::None, batch: None });
+            }
+        }
+    }
+
+    fn slot_bytes(&self, number: usize) -> usize {
+        let slots = self.slots.as_ref().map(lock);
+        slots.and_then(|slots| slots[number].memory.as_ref().map(|memory| memory.bytes().len())).unwrap_or(0)
+    }
+
+    /// Sends a frame without a body.
+    pub(crate) fn send_message(&self, header: Header, message: Message) {
+        self.send(Out { header, message, body: Body::None, batch: None });
+    }
+
+    /// Sends an answer to a peer.
+    pub(crate) fn send_bytes(&self, header: Header, message: Message, body: Vec<u8>) {
+        self.send(Out { header, message, body: Body::Bytes(body), batch: None });
+    }
+
+    /// Sends rows to a peer.
+    pub(crate) fn send_buffer(&self, header: Header, message: Message, body: Buffer) {
+        self.send(Out { header, message, body: Body::Buffer(body), batch: None });
+    }
+
+    fn send(&self, out: Out) {
+        // A connection that is gone needs no frames; its channels learn it from the connection.
+        let _ = self.queue.send(out);
+    }
+
+    /// The client gave slots back; for each, whose batch was in it and of how many bytes.
+    pub(crate) fn returned(&self, back: &proto::Return) -> Vec<(ChannelId, u64)> {
+        let Some(slots) = &self.slots else { return Vec::new() };
+        let mut slots = lock(slots);
+        let mut batches = Vec::new();
+        for (list, next) in [(&back.returned, SlotState::Free), (&back.retired, SlotState::Retired)] {
+            for &number in list {
+                let Some(slot) = slots.get_mut(number as usize) else { continue };
+                let SlotState::Out(channel, bytes) = slot.state else { continue };
+                batches.push((channel, bytes));
+                slot.state = next;
+                if next == SlotState::Retired {
+                    slot.memory = None;
+                }
+            }
+        }
+        batches
+    }
+
+    /// What is with the client and will not come back, once the connection is gone.
+    pub(crate) fn outstanding(&self) -> Vec<(ChannelId, u64)> {
+        let Some(slots) = &self.slots else { return Vec::new() };
+        let out = |slot: &Slot| match slot.state {
+            SlotState::Out(channel, bytes) => Some((channel, bytes)),
+            _ => None,
+        };
+        lock(slots).iter().filter_map(out).collect()
+    }
+
+    /// Writes a frame; says whose batch was in it.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub(crate) async fn write(&self, out: &Out, writer: &mut FrameWriter) -> graphmill_net::Result<()> {
+        match &out.body {
+            Body::None => writer.write(out.header, &out.message, &[]).await,
+            Body::Bytes(bytes) => writer.write(out.header, &out.message, &[bytes]).await,
+            Body::Buffer(buffer) => writer.write(out.header, &out.message, &[buffer.bytes()]).await,
+            Body::Slot(number) => {
+                let fd = self.slots.as_ref().map(lock).and_then(|slots| {
+                    let memory = slots.get(*number as usize)?.memory.as_ref()?;
+                    memory.fd().try_clone_to_owned().ok()
+                });
+                match fd {
+                    Some(fd) => writer.write_with_fd(out.header, &out.message, fd.as_fd()).await,
+                    // It was retired before it was announced: the client never sees it.
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+impl Out {
+    pub(crate) fn batch(&self) -> Option<(ChannelId, u64)> {
+        self.batch
+    }
+}
+
+impl Drop for LentSlot {
+    fn drop(&mut self) {
+        let (Some(memory), Some(slots)) = (self.memory.take(), &self.outlet.slots) else { return };
+        lock(slots)[self.number].memory = Some(memory);
+    }
+}

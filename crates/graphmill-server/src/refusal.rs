@@ -1,0 +1,91 @@
+//! Why a server says no: a code for programs, a sentence for people.
+
+use graphmill_wire::proto::{self, Code};
+
+/// A refusal, or the failure of one batch.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{reason}")]
+pub struct Refusal {
+    /// What a program does about it.
+    pub code: Code,
+    /// What was being done, what was found, what to do.
+    pub reason: String,
+}
+
+impl Refusal {
+    /// The request cannot be right.
+    pub fn invalid(reason: impl Into<String>) -> Self {
+        Self { code: Code::Invalid, reason: reason.into() }
+    }
+
+    /// Token or certificate are missing or wrong.
+    pub fn denied(reason: impl Into<String>) -> Self {
+        Self { code: Code::Denied, reason: reason.into() }
+    }
+
+    /// Another law, graph or configuration.
+    pub fn mismatch(reason: impl Into<String>) -> Self {
+        Self { code: Code::Mismatch, reason: reason.into() }
+    }
+
+    /// Not now, or not here; worth another try.
+    pub fn unavailable(reason: impl Into<String>) -> Self {
+        Self { code: Code::Unavailable, reason: reason.into() }
+    }
+
+    /// A bug, or damaged data.
+    pub fn internal(reason: impl Into<String>) -> Self {
+        Self { code: Code::Internal, reason: reason.into() }
+    }
+
+    /// With words before the reason.
+    #[must_use]
+    pub fn while_doing(self, what: &str) -> Self {
+        Self { reason: format!("{what}: {}", self.reason), ..self }
+    }
+
+    pub(crate) fn refused(&self) -> proto::Refused {
+        proto::Refused { code: self.code.into(), reason: self.reason.clone() }
+    }
+
+    pub(crate) fn failed(&self) -> proto::Failed {
+        proto::Failed { code: self.code.into(), reason: self.reason.clone() }
+    }
+}
+
+impl From<graphmill_graph::Error> for Refusal {
+    fn from(error: graphmill_graph::Error) -> Self {
+        use graphmill_graph::Error;
+        let code = match error {
+            Error::Unknown { .. } | Error::OutOfRange { .. } => Code::Invalid,
+            _ => Code::Internal,
+        };
+        Self { code, reason: error.to_string() }
+    }
+}
+
+impl From<graphmill_sample::Error> for Refusal {
+    fn from(error: graphmill_sample::Error) -> Self {
+        use graphmill_sample::Error;
+        let code = match error {
+            Error::Dataset(error) => return error.into(),
+            Error::Config { .. } | Error::TooLarge { .. } => Code::Invalid,
+            Error::Unowned { .. } => Code::Unavailable,
+            Error::Answer { .. } => Code::Internal,
+        };
+        Self { code, reason: error.to_string() }
+    }
+}
+
+impl From<Refusal> for tonic::Status {
+    fn from(refusal: Refusal) -> Self {
+        let code = match refusal.code {
+            Code::Invalid => tonic::Code::InvalidArgument,
+            Code::Denied => tonic::Code::Unauthenticated,
+            Code::Mismatch => tonic::Code::FailedPrecondition,
+            Code::Unavailable => tonic::Code::Unavailable,
+            Code::Internal => tonic::Code::Internal,
+        };
+        Self::new(code, refusal.reason)
+    }
+}

@@ -1,0 +1,147 @@
+//! A sampler's configuration at work, shared by all channels that ask for it.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use graphmill_sample::{Machine, Plan};
+use serde_json::Value;
+
+use crate::Refusal;
+use crate::cluster::lock;
+
+/// A backend.
+#[derive(Debug)]
+pub(crate) struct Backend {
+    pub(crate) id: u64,
+    pub(crate) run: String,
+    pub(crate) key: String,
+    pub(crate) config: Value,
+    pub(crate) plan: Arc<Plan>,
+    /// Machines that rest, with their memory.
+    machines: Mutex<Vec<Box<Machine>>>,
+    use_of: Mutex<Use>,
+}
+
+#[derive(Debug)]
+struct Use {
+    channels: usize,
+    batches: usize,
+    /// No further channel: the last one closed while batches were under way.
+    closing: bool,
+    last: Instant,
+}
+
+impl Backend {
+    pub(crate) fn new(id: u64, run: String, key: String, config: Value, plan: Plan) -> Self {
+        tracing::info!(backend = id, run, key, "backend made");
+        let use_of = Use { channels: 0, batches: 0, closing: false, last: Instant::now() };
+        Self { id, run, key, config, plan: Arc::new(plan), machines: Mutex::default(), use_of: Mutex::new(use_of) }
+    }
+
+    /// Fails, with the difference, unless a configuration is this one.
+    pub(crate) fn check(&self, config: &Value) -> Result<(), Refusal> {
+        match difference(&self.config, config) {
+            None => Ok(()),
+            Some(difference) => Err(Refusal::mismatch(format!(
+                "backend `{}` has another configuration: {difference}; use the same one, or another key",
+                self.key
+            ))),
+        }
+    }
+
+    /// A machine that has rested, or a new one.
+    pub(crate) fn machine(&self) -> Box<Machine> {
+        lock(&self.use_of).batches += 1;
+        let rested = lock(&self.machines).pop();
+        rested.unwrap_or_else(|| Box::new(Machine::new(&self.plan)))
+    }
+
+    pub(crate) fn rest(&self, machine: Box<Machine>) {
+        lock(&self.machines).push(machine);
+    }
+
+    /// Bytes that resting machines hold.
+    pub(crate) fn scratch_bytes(&self) -> usize {
+        lock(&self.machines).iter().map(|machine| machine.scratch_bytes()).sum()
+    }
+
+    pub(crate) fn channels(&self) -> usize {
+        lock(&self.use_of).channels
+    }
+
+    pub(super) fn touch(&self) {
+        lock(&self.use_of).last = Instant::now();
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        lock(&self.use_of).closing
+    }
+
+    pub(super) fn is_unused(&self, lease: Duration) -> bool {
+        let used = lock(&self.use_of);
+        used.channels == 0 && used.batches == 0 && used.last.elapsed() > lease
+    }
+
+    /// Whether there may be another channel; counts it.
+    pub(super) fn add_channel(&self) -> bool {
+        let mut used = lock(&self.use_of);
+        if !used.closing {
+            used.channels += 1;
+        }
+        !used.closing
+    }
+
+    /// Whether that was the last and nothing is under way, so that the backend can be forgotten.
+    pub(super) fn remove_channel(&self) -> bool {
+        let mut used = lock(&self.use_of);
+        used.channels -= 1;
+        used.last = Instant::now();
+        used.closing = used.channels == 0;
+        used.closing && used.batches == 0
+    }
+
+    /// Whether that was the last thing that a closing backend waited for.
+    pub(super) fn batch_ended(&self) -> bool {
+        let mut used = lock(&self.use_of);
+        used.batches -= 1;
+        used.closing && used.batches == 0
+    }
+}
+
+/// What differs between two configurations, in words; nothing if they are equal.
+fn difference(ours: &Value, theirs: &Value) -> Option<String> {
+    let mut differences = Vec::new();
+    compare("", ours, theirs, &mut differences);
+    (!differences.is_empty()).then(|| differences.join(", "))
+}
+
+fn compare(path: &str, ours: &Value, theirs: &Value, differences: &mut Vec<String>) {
+    match (ours, theirs) {
+        (Value::Object(ours), Value::Object(theirs)) => {
+            let names: std::collections::BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
+            for name in names {
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                let (ours, theirs) = (ours.get(name).unwrap_or(&Value::Null), theirs.get(name).unwrap_or(&Value::Null));
+                compare(&path, ours, theirs, differences);
+            }
+        }
+        _ if ours == theirs => {}
+        _ => differences.push(format!("{path} is {ours} there and {theirs} here")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_difference_names_each_part_that_differs() {
+        let ours = json!({"seed": 1, "expand": {"neighbors": {"fanouts": [15, 10]}}, "labels": true});
+        assert_eq!(difference(&ours, &ours), None);
+        let theirs = json!({"seed": 1, "expand": {"neighbors": {"fanouts": [10]}}});
+        let found = difference(&ours, &theirs).unwrap();
+        assert_eq!(found, "expand.neighbors.fanouts is [15,10] there and [10] here, labels is true there and null here");
+    }
+}

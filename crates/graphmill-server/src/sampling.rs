@@ -1,0 +1,260 @@
+//! Backends and channels over the control plane.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use graphmill_sample::{Config, Cutting, Plan};
+use graphmill_wire::proto::sampling_service_server::SamplingService;
+use graphmill_wire::proto::{
+    BackendStatus, ChannelStatus, CloseChannelRequest, CloseChannelResponse, DescribeChannelRequest, LeaveRequest,
+    LeaveResponse, OpenBackendRequest, OpenBackendResponse, OpenChannel, OpenChannelRequest, OpenChannelResponse,
+    PeerStatus, StartEpochRequest, StartEpochResponse, StatusRequest, StatusResponse, open_channel_request,
+};
+use serde_json::Value;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::Refusal;
+use crate::connection::client_id;
+use crate::core::Core;
+use crate::registry::{Channel, Found};
+use crate::scheduler::{Activity, Bounds};
+use crate::seeds::{self, Listed, SeedCache};
+
+/// How long a backend waits for the peers it needs.
+const PEERS: Duration = Duration::from_secs(10);
+/// How long a client may take between two parts of a list of seeds.
+const PART: Duration = Duration::from_secs(30);
+/// What a channel may take unless its client asks for less or more, and the most it is given.
+const CREDITS: (u64, u64) = (16, 1024);
+const BYTES: (u64, u64) = (256 << 20, 4 << 30);
+
+/// The service.
+#[derive(Debug)]
+pub(crate) struct SamplingApi {
+    core: Arc<Core>,
+    cache: SeedCache,
+}
+
+impl SamplingApi {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self { core, cache: SeedCache::default() }
+    }
+
+    async fn open_backend(&self, request: OpenBackendRequest) -> Result<OpenBackendResponse, Refusal> {
+        let config = read_config(&request.config)?;
+        let text = canonical(&config)?;
+        let key = if request.key.is_empty() {
+            format!("{:016x}", xxhash_rust::xxh3::xxh3_64(text.to_string().as_bytes()))
+        } else {
+            request.key
+        };
+        let cluster = Arc::clone(&self.core.cluster);
+        let make = async move {
+            cluster.complete(PEERS).await?;
+            // A plan reads the manifest and looks things up: microseconds.
+            Ok(Plan::new(config, &cluster.dataset)?)
+        };
+        let backend = self.core.registry.backend(&request.run, &key, &text, make).await?;
+        Ok(OpenBackendResponse { backend: backend.id, key })
+    }
+
+    async fn open_channel(&self, open: OpenChannel, listed: Listed) -> Result<OpenChannelResponse, Refusal> {
+        let backend = self.core.registry.backend_by_id(open.backend)?;
+        backend.check(&canonical(&read_config(&open.config)?)?)?;
+        if open.batch_size == 0 {
+            return Err(Refusal::invalid("batch_size is 0, expected at least 1"));
+        }
+        if open.client.len() != 16 {
+            return Err(Refusal::invalid("a client names itself with 16 bytes"));
+        }
+        let wanted = open.seeds.as_ref().ok_or_else(|| Refusal::invalid("a channel needs seeds"))?;
+        let seeds = seeds::resolve(&self.core.cluster, &self.cache, &backend.plan, wanted, listed).await?;
+        let cutting =
+            Cutting { batch_size: open.batch_size, shuffle: open.shuffle, drop_last: open.drop_last };
+        let bounds = Bounds {
+            credits: limit(open.max_credits, CREDITS) as usize,
+            bytes: limit(open.max_bytes, BYTES),
+        };
+        let list = Arc::clone(&seeds);
+        let word = tokio::task::spawn_blocking(move || list.word()).await;
+        let word = word.map_err(|error| Refusal::internal(error.to_string()))?;
+        let response = |channel| OpenChannelResponse { channel, seeds: seeds.len() as u64, seed_word: word };
+        let channel = self.core.registry.open(&backend, |id| {
+            let client = client_id(&open.client);
+            self.core.work.scheduler(|scheduler| scheduler.add(id, bounds, Instant::now()));
+            Channel::new(id, Arc::clone(&backend), client, open.worker, Arc::clone(&seeds), cutting)
+        })?;
+        tracing::info!(channel = channel.id, backend = backend.id, worker = channel.worker, seeds = seeds.len(), "channel opened");
+        Ok(response(channel.id))
+    }
+
+    fn close(&self, id: u64) {
+        let began = Instant::now();
+        let Some(channel) = self.core.registry.close(id) else { return };
+        self.core.cancel(&[channel]);
+        let took = began.elapsed();
+        if took > Duration::from_secs(1) {
+            tracing::warn!(channel = id, ?took, "closing a channel was slow");
+        } else {
+            tracing::info!(channel = id, "channel closed");
+        }
+    }
+
+    fn describe(&self, channel: &Channel) -> ChannelStatus {
+        let seen = self.core.work.scheduler(|scheduler| scheduler.seen(channel.id));
+        let mut status = ChannelStatus {
+            channel: channel.id,
+            backend: channel.backend.id,
+            worker: channel.worker.clone(),
+            seeds: channel.seeds.len() as u64,
+            total: channel.batches(),
+            state: "removing".to_owned(),
+            ..ChannelStatus::default()
+        };
+        if let Some(seen) = seen {
+            status.epoch = seen.epoch;
+            status.submitted = seen.submitted;
+            status.completed = seen.completed;
+            status.failed = seen.failed;
+            status.waiting_credits = seen.waiting as u64;
+            status.running = seen.running as u64;
+            status.buffered_batches = seen.buffered;
+            status.buffered_bytes = seen.buffered_bytes;
+            status.work = seen.work;
+            status.last_credit_age_ms = seen.last_credit.elapsed().as_millis() as u64;
+            status.state = match seen.activity {
+                Activity::Idle => "idle",
+                Activity::Runnable => "runnable",
+                Activity::Parked => "parked",
+            }
+            .to_owned();
+        }
+        status
+    }
+
+    fn find(&self, id: u64) -> Result<Arc<Channel>, Refusal> {
+        match self.core.registry.find(id) {
+            Found::Open(channel) => Ok(channel),
+            Found::Closed => Err(Refusal::invalid(format!("channel {id} is closed"))),
+            Found::Lost => Err(Refusal::unavailable(format!("channel {id} is lost; open it again"))),
+            Found::Never => Err(Refusal::invalid(format!("there never was a channel {id}"))),
+        }
+    }
+
+    pub(crate) fn status(&self) -> StatusResponse {
+        let core = &self.core;
+        let channels: Vec<ChannelStatus> = core.registry.channels().iter().map(|channel| self.describe(channel)).collect();
+        let in_state = |state: &str| channels.iter().filter(|channel| channel.state == state).count() as u64;
+        let backend = |backend: &Arc<crate::registry::Backend>| BackendStatus {
+            backend: backend.id,
+            run: backend.run.clone(),
+            key: backend.key.clone(),
+            config: backend.config.to_string(),
+            channels: backend.channels() as u64,
+        };
+        let peer = |peer: &Arc<crate::cluster::Peer>| PeerStatus {
+            address: peer.endpoint().to_string(),
+            connected: peer.is_connected(),
+            partitions: peer.partitions(),
+            bytes_sent: peer.bytes_sent.load(Ordering::Relaxed),
+            bytes_received: peer.bytes_received.load(Ordering::Relaxed),
+        };
+        StatusResponse {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            incarnation: core.incarnation,
+            uptime_ms: core.started.elapsed().as_millis() as u64,
+            fingerprint: core.cluster.dataset.fingerprint().to_string(),
+            parts: core.cluster.dataset.parts(),
+            partitions: core.cluster.dataset.partitions().map(|(number, _)| number).collect(),
+            threads: core.threads as u32,
+            backends: core.registry.backends().iter().map(backend).collect(),
+            peers: core.cluster.peers().iter().map(peer).collect(),
+            clients: core.registry.clients() as u64,
+            registered: channels.len() as u64,
+            active: in_state("runnable") + in_state("parked"),
+            runnable: in_state("runnable"),
+            parked: in_state("parked"),
+            removing: in_state("removing"),
+            channels,
+        }
+    }
+}
+
+/// What a client asked for, if anything, up to the most there is.
+fn limit(asked: u64, (usual, most): (u64, u64)) -> u64 {
+    if asked == 0 { usual } else { asked.min(most) }
+}
+
+fn read_config(text: &str) -> Result<Config, Refusal> {
+    serde_json::from_str(text).map_err(|error| Refusal::invalid(format!("the sampler's configuration cannot be read: {error}")))
+}
+
+/// The configuration with everything said, so that two that mean the same are equal.
+fn canonical(config: &Config) -> Result<Value, Refusal> {
+    serde_json::to_value(config).map_err(|error| Refusal::internal(error.to_string()))
+}
+
+#[tonic::async_trait]
+impl SamplingService for SamplingApi {
+    async fn open_backend(&self, request: Request<OpenBackendRequest>) -> Result<Response<OpenBackendResponse>, Status> {
+        Ok(Response::new(self.open_backend(request.into_inner()).await?))
+    }
+
+    async fn open_channel(
+        &self,
+        request: Request<Streaming<OpenChannelRequest>>,
+    ) -> Result<Response<OpenChannelResponse>, Status> {
+        let mut parts = request.into_inner();
+        let (mut open, mut listed) = (None, Listed::default());
+        loop {
+            let part = tokio::time::timeout(PART, parts.message()).await;
+            let part = part.map_err(|_| Refusal::unavailable("a list of seeds did not arrive in time"))??;
+            match (part.and_then(|part| part.part), &open) {
+                (None, _) => break,
+                (Some(open_channel_request::Part::Open(first)), None) => open = Some(first),
+                (Some(open_channel_request::Part::Seeds(chunk)), Some(_)) => listed.add(&chunk)?,
+                _ => return Err(Refusal::invalid("a channel is opened first, then its seeds follow").into()),
+            }
+        }
+        let open = open.ok_or_else(|| Refusal::invalid("nothing was asked for"))?;
+        Ok(Response::new(self.open_channel(open, listed).await?))
+    }
+
+    async fn start_epoch(&self, request: Request<StartEpochRequest>) -> Result<Response<StartEpochResponse>, Status> {
+        let StartEpochRequest { channel: id, epoch } = request.into_inner();
+        if let Found::Closed = self.core.registry.find(id) {
+            return Ok(Response::new(StartEpochResponse { epoch }));
+        }
+        let channel = self.find(id)?;
+        let current = self.core.work.scheduler(|scheduler| scheduler.start(channel.id, epoch));
+        // It may have been closed just now.
+        Ok(Response::new(StartEpochResponse { epoch: current.unwrap_or(epoch) }))
+    }
+
+    async fn close_channel(
+        &self,
+        request: Request<CloseChannelRequest>,
+    ) -> Result<Response<CloseChannelResponse>, Status> {
+        self.close(request.into_inner().channel);
+        Ok(Response::new(CloseChannelResponse {}))
+    }
+
+    async fn describe_channel(
+        &self,
+        request: Request<DescribeChannelRequest>,
+    ) -> Result<Response<ChannelStatus>, Status> {
+        let channel = self.find(request.into_inner().channel)?;
+        Ok(Response::new(self.describe(&channel)))
+    }
+
+    async fn leave(&self, request: Request<LeaveRequest>) -> Result<Response<LeaveResponse>, Status> {
+        let channels = self.core.registry.leave(client_id(&request.into_inner().client));
+        self.core.cancel(&channels);
+        Ok(Response::new(LeaveResponse { channels: channels.len() as u64 }))
+    }
+
+    async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusResponse>, Status> {
+        Ok(Response::new(self.status()))
+    }
+}

@@ -1,0 +1,291 @@
+//! A running server: what it is told, how it starts, how it stops.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use graphmill_graph::Dataset;
+use graphmill_net::{Accepted, ClientTls, Endpoint, Listener, ServerTls, Token};
+use graphmill_wire::proto::dataset_service_server::DatasetServiceServer;
+use graphmill_wire::proto::sampling_service_server::SamplingServiceServer;
+use tokio::task::JoinSet;
+
+use crate::cluster::{Cluster, Dialing};
+use crate::connection::{self, Greeting};
+use crate::core::Core;
+use crate::dataset::DatasetApi;
+use crate::metrics::Metrics;
+use crate::registry::Registry;
+use crate::sampling::SamplingApi;
+use crate::work::Work;
+use crate::{Refusal, http, job};
+
+/// How a server is run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where it listens, for all planes.
+    pub listen: Vec<Endpoint>,
+    /// A further address for health and metrics alone.
+    pub watch_listen: Option<Endpoint>,
+    /// Servers with the other partitions.
+    pub peers: Vec<Endpoint>,
+    /// Threads that sample.
+    pub threads: usize,
+    /// What clients and peers must know.
+    pub token: Option<Token>,
+    /// How it shows who it is.
+    pub tls: Option<ServerTls>,
+    /// How it reaches peers.
+    pub peer_tls: Option<ClientTls>,
+    /// Whether it may listen beyond this host without token and certificates.
+    pub insecure: bool,
+    /// How long a silent client keeps its channels.
+    pub lease: Duration,
+    /// Whether clients on this host may get batches in shared memory.
+    pub shared_memory: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            listen: vec![Endpoint::Tcp { host: "127.0.0.1".to_owned(), port: 0 }],
+            watch_listen: None,
+            peers: Vec::new(),
+            threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            token: None,
+            tls: None,
+            peer_tls: None,
+            insecure: false,
+            lease: Duration::from_secs(30),
+            shared_memory: true,
+        }
+    }
+}
+
+/// Why a server could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An option is not safe or not sound.
+    #[error("{0}")]
+    Options(String),
+    /// It cannot listen.
+    #[error("cannot listen")]
+    Listen(#[from] graphmill_net::Error),
+    /// The system refused something.
+    #[error("cannot start")]
+    System(#[from] std::io::Error),
+    /// The dataset does not fit together.
+    #[error(transparent)]
+    Dataset(#[from] Refusal),
+    /// The description of the control plane is broken.
+    #[error("cannot describe the control plane")]
+    Reflection(#[from] tonic_reflection::server::Error),
+}
+
+/// A server that runs until it is stopped or dropped.
+#[derive(Debug)]
+pub struct Server {
+    core: Arc<Core>,
+    endpoints: Vec<Endpoint>,
+    watch: Option<Endpoint>,
+    accepting: tokio::task::JoinHandle<()>,
+    threads: Vec<JoinHandle<()>>,
+    health: tonic_health::server::HealthReporter,
+}
+
+/// What was left when a server stopped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Leftovers {
+    /// Channels that nobody had closed.
+    pub channels: usize,
+    /// Batches that were still under way.
+    pub batches: usize,
+}
+
+impl Server {
+    /// Starts to serve the opened partitions of a dataset; to be called inside a runtime.
+    pub async fn start(dataset: Dataset, options: Options) -> Result<Self, StartError> {
+        check(&options)?;
+        let incarnation = incarnation();
+        let fingerprint = dataset.fingerprint().to_string();
+        let client = {
+            let mut client = [0; 16];
+            client[..8].copy_from_slice(&incarnation.to_le_bytes());
+            client[8..12].copy_from_slice(&std::process::id().to_le_bytes());
+            client
+        };
+        let dialing = |endpoint: &Endpoint| Dialing {
+            endpoint: endpoint.clone(),
+            tls: options.peer_tls.clone(),
+            token: options.token.clone(),
+            fingerprint: fingerprint.clone(),
+            client,
+        };
+        let cluster = Cluster::new(Arc::new(dataset), options.peers.iter().map(dialing).collect())?;
+        // A batch that waits for peers holds no thread, so there may be more batches than threads.
+        let waits = if cluster.is_whole() { 1 } else { 4 };
+        let core = Arc::new(Core {
+            cluster,
+            registry: Registry::new(incarnation, options.lease),
+            work: Arc::new(Work::new(options.threads.max(1) * waits)),
+            metrics: Metrics::new(),
+            incarnation,
+            threads: options.threads.max(1),
+            started: Instant::now(),
+        });
+
+        let mut listen = options.listen.clone();
+        let unix_socket = options.shared_memory.then(|| unix_socket(incarnation));
+        listen.extend(unix_socket.iter().cloned().map(Endpoint::Unix));
+        let listener = Listener::bind(&listen, options.tls.clone()).await?;
+        let endpoints = listener.local_endpoints()[..options.listen.len()].to_vec();
+        let watch_listener = match &options.watch_listen {
+            Some(endpoint) => Some(Listener::bind(std::slice::from_ref(endpoint), None).await?),
+            None => None,
+        };
+        let watch = watch_listener.as_ref().and_then(|listener| listener.local_endpoints().first().cloned());
+
+        let (health, health_service) = tonic_health::server::health_reporter();
+        health.set_serving::<SamplingServiceServer<SamplingApi>>().await;
+        health.set_serving::<DatasetServiceServer<DatasetApi>>().await;
+        let router = http::router(&core, options.token.clone(), health_service)?;
+
+        let begin = {
+            let core = Arc::downgrade(&core);
+            move |turn, memory: &mut crate::work::Memory| {
+                if let Some(core) = core.upgrade() {
+                    job::begin(&core, turn, memory);
+                }
+            }
+        };
+        let threads = core.work.start(core.threads, begin)?;
+        core.cluster.connect();
+        let greeting = Arc::new(Greeting {
+            token: options.token.clone(),
+            unix_socket: unix_socket.map(|path| path.to_string_lossy().into_owned()),
+            lease: options.lease,
+        });
+        let accepting = tokio::spawn(accept(Arc::clone(&core), greeting, listener, router, watch_listener));
+        Ok(Self { core, endpoints, watch, accepting, threads, health })
+    }
+
+    /// Where it listens, with the ports it was given.
+    pub fn endpoints(&self) -> &[Endpoint] {
+        &self.endpoints
+    }
+
+    /// Where health and metrics are, if they have an address of their own.
+    pub fn watch_endpoint(&self) -> Option<&Endpoint> {
+        self.watch.as_ref()
+    }
+
+    /// Clients that have a lease now.
+    pub fn clients(&self) -> usize {
+        self.core.registry.clients()
+    }
+
+    /// Stops: takes nothing new, finishes what is under way within a time, and lets go of everyone.
+    pub async fn stop(mut self, within: Duration) -> Leftovers {
+        self.health.set_not_serving::<SamplingServiceServer<SamplingApi>>().await;
+        self.health.set_not_serving::<DatasetServiceServer<DatasetApi>>().await;
+        let channels = self.core.registry.channels();
+        // What waits is not begun; clients ask elsewhere, or again.
+        self.core.work.scheduler(|scheduler| channels.iter().for_each(|channel| scheduler.remove(channel.id)));
+        let deadline = Instant::now() + within;
+        let running = |core: &Core| core.work.scheduler(|scheduler| scheduler.running());
+        while running(&self.core) > 0 && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let leftovers = Leftovers { channels: channels.len(), batches: running(&self.core) };
+        self.accepting.abort();
+        self.core.work.stop();
+        let threads = std::mem::take(&mut self.threads);
+        let _ = tokio::task::spawn_blocking(move || threads.into_iter().for_each(|thread| drop(thread.join()))).await;
+        leftovers
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.accepting.abort();
+        self.core.work.stop();
+    }
+}
+
+fn check(options: &Options) -> Result<(), StartError> {
+    if options.listen.is_empty() {
+        return Err(StartError::Options("a server needs an address to listen on".to_owned()));
+    }
+    let guarded = options.token.is_some() || options.tls.as_ref().is_some_and(ServerTls::is_mutual);
+    if let Some(open) = options.listen.iter().find(|endpoint| !endpoint.is_loopback())
+        && !guarded
+        && !options.insecure
+    {
+        return Err(StartError::Options(format!(
+            "{open} can be reached from other hosts: give a token (--token-file) or mutual TLS (--tls-client-ca), or say \
+             --insecure"
+        )));
+    }
+    Ok(())
+}
+
+/// A number that another start of the server does not have: 31 bits of the clock's microseconds.
+fn incarnation() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
+    (now ^ u64::from(std::process::id()) << 20) & 0x7fff_ffff | 1
+}
+
+/// A place for the socket that memory is shared over: only this user can reach it.
+fn unix_socket(incarnation: u64) -> PathBuf {
+    let base = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    let folder = base.join(format!("graphmill-{}", rustix::process::geteuid().as_raw()));
+    folder.join(format!("{}-{incarnation:x}.sock", std::process::id()))
+}
+
+/// Takes connections, and ends leases, until it is aborted.
+async fn accept(
+    core: Arc<Core>,
+    greeting: Arc<Greeting>,
+    listener: Listener,
+    router: axum::Router,
+    watch: Option<Listener>,
+) {
+    // Dropped with this task, so that no connection outlives the server.
+    let mut connections = JoinSet::new();
+    let pages = http::watch(&core);
+    let mut sweep = tokio::time::interval((greeting.lease / 10).clamp(Duration::from_millis(20), Duration::from_secs(1)));
+    let watched = async |watch: &Option<Listener>| match watch {
+        Some(listener) => listener.accept().await,
+        None => std::future::pending().await,
+    };
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok(Accepted::Data { stream, peer }) => {
+                    connections.spawn(connection::serve(Arc::clone(&core), Arc::clone(&greeting), stream, peer));
+                }
+                Ok(Accepted::Http { stream, .. }) => {
+                    connections.spawn(http::serve(stream, router.clone()));
+                }
+                Err(error) => {
+                    tracing::error!(%error, "cannot take connections any more");
+                    return;
+                }
+            },
+            accepted = watched(&watch) => {
+                if let Ok(Accepted::Http { stream, .. }) = accepted {
+                    connections.spawn(http::serve(stream, pages.clone()));
+                }
+            }
+            _ = sweep.tick() => {
+                let (clients, channels) = core.registry.sweep();
+                if !clients.is_empty() {
+                    tracing::warn!(clients = clients.len(), channels = channels.len(), "leases ended");
+                }
+                core.cancel(&channels);
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! `graphmill serve`: a storage server.
+
+mod settings;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use graphmill_graph::{Dataset, OpenOptions, Storage};
+use graphmill_server::{Leftovers, Server};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::context::Context;
+use crate::terminal::{logs, numbers, output};
+
+pub(crate) use settings::Settings;
+
+const EXAMPLES: &str = "\
+Examples:
+  graphmill serve g                                              all of a dataset, for this host
+  graphmill serve g4 --partition 0,1 --listen 127.0.0.1:4100 --peers 127.0.0.1:4101
+  graphmill serve g4 --listen 0.0.0.0:4100 --token-file token    for other hosts, which must know the token
+  graphmill serve g4 --config serve.toml                         flags, then GRAPHMILL_... variables, then the file
+
+Health: gRPC's own service, and http://ADDRESS/healthz. Metrics: http://ADDRESS/metrics.
+SIGTERM stops it: what is under way is finished within --drain.";
+
+/// Serve partitions of a dataset
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The dataset
+    #[arg(value_name = "DIR")]
+    dataset: PathBuf,
+
+    #[command(flatten)]
+    settings: Settings,
+
+    /// Settings as a TOML file: the flags' names with _ for -
+    #[arg(long, value_name = "FILE", env = "GRAPHMILL_CONFIG")]
+    config: Option<PathBuf>,
+
+    /// Stop when standard input ends, as it does when the parent is gone
+    #[arg(long)]
+    until_stdin_closes: bool,
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    let settings = match &args.config {
+        Some(path) => args.settings.clone().or_file(path)?,
+        None => args.settings.clone(),
+    };
+    logs::start(settings.log.unwrap_or_default());
+    let options = settings.options()?;
+    let opening = OpenOptions {
+        storage: if settings.mmap { Storage::Mmap } else { Storage::Ram },
+        partitions: (!settings.partition.is_empty()).then(|| settings.partition.clone()),
+    };
+    let dataset = Dataset::open_with(&args.dataset, &opening)?;
+    let served: Vec<u32> = dataset.partitions().map(|(number, _)| number).collect();
+    let what = format!("{} of {} partitions of {}", served.len(), dataset.parts(), args.dataset.display());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.context("cannot start the threads for connections")?;
+    let drain = settings.drain();
+    let leftovers = runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate()).context("cannot listen to SIGTERM")?;
+        let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen to SIGINT")?;
+        let server = Server::start(dataset, options).await?;
+        for endpoint in server.endpoints() {
+            output::print(&format!("listening on {endpoint}"))?;
+        }
+        if let Some(endpoint) = server.watch_endpoint() {
+            output::print(&format!("watched on {endpoint}"))?;
+        }
+        context.note(&format!("serving {what}"));
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            () = stdin_end(args.until_stdin_closes) => {}
+        }
+        context.note(&format!("stopping, within {}", numbers::duration(drain)));
+        anyhow::Ok(server.stop(drain).await)
+    })?;
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    let Leftovers { channels, batches } = leftovers;
+    if channels > 0 || batches > 0 {
+        output::error(&format!("stopped with {channels} open channels and {batches} unfinished batches"));
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Ends when standard input does; never, if it is not watched.
+async fn stdin_end(watched: bool) {
+    if !watched {
+        return std::future::pending().await;
+    }
+    let ended = tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink()));
+    // However it ends, nobody is there any more.
+    let _ = ended.await;
+}

@@ -1,0 +1,153 @@
+//! What a server is told: by flags, by variables, or by a file, in this order.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use graphmill_net::{ClientTls, Endpoint, ServerTls, Token};
+use graphmill_server::Options;
+use serde::Deserialize;
+
+use crate::terminal::logs::LogFormat;
+
+/// How long a server that stops finishes what is under way, unless told otherwise.
+const DRAIN: f64 = 10.0;
+/// How long a silent client keeps its channels, unless told otherwise.
+const LEASE: f64 = 30.0;
+
+/// How a server is run.
+#[derive(Debug, Clone, Default, clap::Args, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Settings {
+    /// The partitions to serve [default: all]
+    #[arg(long, value_name = "I,...", value_delimiter = ',', env = "GRAPHMILL_PARTITION")]
+    pub(crate) partition: Vec<u32>,
+
+    /// Where to listen: host:port, or unix:/path; repeat it for several [default: 127.0.0.1:4100]
+    #[arg(long, value_name = "ADDRESS", env = "GRAPHMILL_LISTEN")]
+    listen: Vec<String>,
+
+    /// The servers with the other partitions
+    #[arg(long, value_name = "ADDRESS,...", value_delimiter = ',', env = "GRAPHMILL_PEERS")]
+    peers: Vec<String>,
+
+    /// Threads that sample [default: as many as there are cores]
+    #[arg(long, value_name = "N", env = "GRAPHMILL_THREADS")]
+    threads: Option<usize>,
+
+    /// Map the files instead of reading them into memory: starts at once
+    #[arg(long, env = "GRAPHMILL_MMAP")]
+    pub(crate) mmap: bool,
+
+    /// A file with the token that clients and peers must know
+    #[arg(long, value_name = "FILE", env = "GRAPHMILL_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
+
+    /// This server's certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key", env = "GRAPHMILL_TLS_CERT")]
+    tls_cert: Option<PathBuf>,
+
+    /// Its key, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert", env = "GRAPHMILL_TLS_KEY")]
+    tls_key: Option<PathBuf>,
+
+    /// Who signs the certificates of clients; then they must have one
+    #[arg(long, value_name = "FILE", requires = "tls_cert", env = "GRAPHMILL_TLS_CLIENT_CA")]
+    tls_client_ca: Option<PathBuf>,
+
+    /// Who signs the certificates of peers
+    #[arg(long, value_name = "FILE", env = "GRAPHMILL_TLS_CA")]
+    tls_ca: Option<PathBuf>,
+
+    /// Listen beyond this host without token and certificates
+    #[arg(long, env = "GRAPHMILL_INSECURE")]
+    insecure: bool,
+
+    /// A further address for health and metrics alone
+    #[arg(long, value_name = "ADDRESS", env = "GRAPHMILL_WATCH_LISTEN")]
+    watch_listen: Option<String>,
+
+    /// Never share memory with clients on this host
+    #[arg(long, env = "GRAPHMILL_NO_SHARED_MEMORY")]
+    no_shared_memory: bool,
+
+    /// Seconds for which a silent client keeps its channels [default: 30]
+    #[arg(long, value_name = "SECONDS", env = "GRAPHMILL_LEASE")]
+    lease: Option<f64>,
+
+    /// Seconds to finish what is under way when stopping [default: 10]
+    #[arg(long, value_name = "SECONDS", env = "GRAPHMILL_DRAIN")]
+    drain: Option<f64>,
+
+    /// How to write logs; GRAPHMILL_LOG says which, as in `graphmill=debug`
+    #[arg(long, value_enum, env = "GRAPHMILL_LOG_FORMAT")]
+    pub(crate) log: Option<LogFormat>,
+}
+
+impl Settings {
+    /// These, and from a file what they leave open.
+    pub(crate) fn or_file(self, path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let file: Self = toml::from_str(&text).with_context(|| format!("cannot read {}", path.display()))?;
+        let either = |first: Vec<String>, second| if first.is_empty() { second } else { first };
+        Ok(Self {
+            partition: if self.partition.is_empty() { file.partition } else { self.partition },
+            listen: either(self.listen, file.listen),
+            peers: either(self.peers, file.peers),
+            threads: self.threads.or(file.threads),
+            mmap: self.mmap || file.mmap,
+            token_file: self.token_file.or(file.token_file),
+            tls_cert: self.tls_cert.or(file.tls_cert),
+            tls_key: self.tls_key.or(file.tls_key),
+            tls_client_ca: self.tls_client_ca.or(file.tls_client_ca),
+            tls_ca: self.tls_ca.or(file.tls_ca),
+            insecure: self.insecure || file.insecure,
+            watch_listen: self.watch_listen.or(file.watch_listen),
+            no_shared_memory: self.no_shared_memory || file.no_shared_memory,
+            lease: self.lease.or(file.lease),
+            drain: self.drain.or(file.drain),
+            log: self.log.or(file.log),
+        })
+    }
+
+    pub(crate) fn drain(&self) -> Duration {
+        seconds(self.drain.unwrap_or(DRAIN))
+    }
+
+    pub(crate) fn options(&self) -> anyhow::Result<Options> {
+        let defaults = Options::default();
+        let listen = if self.listen.is_empty() { vec!["127.0.0.1:4100".to_owned()] } else { self.listen.clone() };
+        let tls = match (&self.tls_cert, &self.tls_key) {
+            (Some(cert), Some(key)) => Some(ServerTls::load(cert, key, self.tls_client_ca.as_deref())?),
+            (None, None) => None,
+            _ => anyhow::bail!("--tls-cert and --tls-key belong together"),
+        };
+        let identity = self.tls_cert.as_deref().zip(self.tls_key.as_deref());
+        let peer_tls = self.tls_ca.as_ref().map(|ca| ClientTls::load(ca, identity)).transpose()?;
+        anyhow::ensure!(
+            tls.is_none() || self.peers.is_empty() || peer_tls.is_some(),
+            "peers use TLS too: say with --tls-ca who signs their certificates"
+        );
+        Ok(Options {
+            listen: endpoints(&listen)?,
+            watch_listen: self.watch_listen.as_ref().map(|address| address.parse()).transpose()?,
+            peers: endpoints(&self.peers)?,
+            threads: self.threads.unwrap_or(defaults.threads).clamp(1, 1024),
+            token: self.token_file.as_ref().map(|path| Token::from_file(path)).transpose()?,
+            tls,
+            peer_tls,
+            insecure: self.insecure,
+            lease: seconds(self.lease.unwrap_or(LEASE)).max(Duration::from_millis(100)),
+            shared_memory: !self.no_shared_memory,
+        })
+    }
+}
+
+/// Addresses as they were written.
+pub(crate) fn endpoints(texts: &[String]) -> anyhow::Result<Vec<Endpoint>> {
+    texts.iter().map(|text| text.parse::<Endpoint>().map_err(anyhow::Error::from)).collect()
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO)
+}

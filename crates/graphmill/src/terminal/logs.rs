@@ -1,0 +1,25 @@
+//! Logs: what a server tells whoever runs it, on stderr.
+
+use tracing_subscriber::EnvFilter;
+
+/// How a line of the log is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    /// For people
+    #[default]
+    Text,
+    /// For machines, an object a line
+    Json,
+}
+
+/// Begins to write logs; `GRAPHMILL_LOG` chooses which.
+pub(crate) fn start(format: LogFormat) {
+    let filter = EnvFilter::try_from_env("GRAPHMILL_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Only the first call counts, as in the demo, which runs several commands.
+    let _ = match format {
+        LogFormat::Text => builder.with_target(false).try_init(),
+        LogFormat::Json => builder.json().try_init(),
+    };
+}
