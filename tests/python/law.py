@@ -133,8 +133,7 @@ def with_replacement(n: int, f: int, word) -> list[int]:
 def weighted(q: list[int], f: int, word) -> list[int]:
     """Up to `f` positions by weight, none twice; `word(i)` is the i-th random word."""
     tries = 4 * f + 16
-    drawn = weighted_with_replacement(q, tries, word)
-    taken = list(dict.fromkeys(drawn))[:f]
+    taken = list(dict.fromkeys(weighted_with_replacement(q, tries, word)))[:f]
     return from_what_is_left(q, f, lambda i: word(tries + i), taken)
 
 
@@ -155,8 +154,42 @@ def from_what_is_left(q: list[int], f: int, word, taken: list[int]) -> list[int]
 
 
 def weighted_with_replacement(q: list[int], f: int, word) -> list[int]:
-    c = running_sums(q)
-    return [first_above(c, below(word(i), c[-1])) for i in range(f)] if c and c[-1] else []
+    table = alias_table(tuple(q))
+    return [attempt(table, word(i)) for i in range(f)] if any(q) else []
+
+
+def attempt(table: list[tuple[int, int]], word: int) -> int:
+    product = word * len(table)
+    s, x = product >> 64, product >> 32 & 0xFFFFFFFF
+    threshold, other = table[s]
+    return s if x < threshold else other
+
+
+@cache
+def alias_table(q: tuple[int, ...]) -> list[tuple[int, int]]:
+    """The threshold and the other place of each place; docs/format.md has the rule."""
+    n, total = len(q), sum(q)
+    light = [place for place in range(n) if q[place] * n < total]
+    heavy = [place for place in range(n) if q[place] * n >= total]
+    kept, other = {}, {}
+    rest = q[heavy[0]] * n if heavy else 0
+    while rest < total or light:
+        if rest < total:
+            cell, owner = heavy.pop(0), heavy[0]
+            kept[cell], other[cell] = rest, owner
+            rest += q[owner] * n - total
+        else:
+            cell = light.pop(0)
+            kept[cell], other[cell] = q[cell] * n, heavy[0]
+            rest += q[cell] * n - total
+    assert rest == total and all(q[place] * n == total for place in heavy[1:])
+
+    def threshold(place: int) -> int:
+        if q[place] == 0:
+            return 0
+        return max(1, (kept[place] << 32) // total) if place in kept else 2**32 - 1
+
+    return [(threshold(place), other.get(place, place)) for place in range(n)]
 
 
 def integer_weights(weights) -> list[int]:

@@ -65,6 +65,7 @@ class Lists:
     edge_ids: np.ndarray | None
     weights: np.ndarray | None
     cumulative: np.ndarray | None
+    alias: np.ndarray | None
     timestamps: np.ndarray | None
 
     @property
@@ -207,7 +208,7 @@ class Dataset:
         if info["weights"]:
             weights = tensors("weights.f32", [])
             cumulative = self._array("book", f"{path}/cumulative.u64", (count,))
-            check_table(weights, cumulative, np.array([0, count]), info["name"])
+            check_sums(weights, cumulative, np.array([0, count]), info["name"])
         return Nodes(
             name=info["name"],
             count=count,
@@ -307,22 +308,25 @@ class Dataset:
             edge_ids = column(f"edge_ids.{width(info['id_count'])}") if info["edge_ids"] else None
             weights = column("weights.f32") if info["weights"] else None
             cumulative = column("cumulative.u64") if info["weights"] else None
+            alias = column("alias.u64") if info["weights"] else None
             timestamps = column("timestamps.i64") if info["timestamps"] else None
-            for values in (edge_ids, weights, cumulative, timestamps):
+            columns = (edge_ids, weights, cumulative, alias, timestamps)
+            for values in columns:
                 check(values is None or len(values) == len(neighbors), "columns of different length")
             if weights is not None:
-                check_table(weights, cumulative, indptr, f"{info['type']} {direction}")
+                check_sums(weights, cumulative, indptr, f"{info['type']} {direction}")
+                check_alias(weights, alias, indptr, f"{info['type']} {direction}")
             if edge_ids is not None:
                 check((edge_ids < info["id_count"]).all(), "an edge id is out of range")
                 np.minimum.at(lowest, edge_ids, part)
-            pieces.append((np.repeat(ids, np.diff(indptr)), neighbors, edge_ids, weights, cumulative, timestamps))
+            pieces.append((np.repeat(ids, np.diff(indptr)), neighbors, *columns))
         if lowest is not None:
             lowest[lowest == self.parts] = 0
         owner = np.concatenate([piece[0] for piece in pieces])
         order = np.argsort(owner, kind="stable")
         columns = [
             None if pieces[0][place] is None else np.concatenate([piece[place] for piece in pieces])[order]
-            for place in range(1, 6)
+            for place in range(1, 7)
         ]
         lists = Lists(np.concatenate([[0], np.cumsum(degree)]), *columns)
         zeros = np.zeros(len(order), np.int64)
@@ -422,12 +426,38 @@ def rows_of(array: np.ndarray) -> list[bytes]:
     return [content[row * size : (row + 1) * size] for row in range(len(array))]
 
 
-def check_table(weights: np.ndarray, table: np.ndarray, indptr: np.ndarray, name):
+def check_sums(weights: np.ndarray, table: np.ndarray, indptr: np.ndarray, name):
     """Checks the weights of some lists and the running sums of their integers."""
     check(np.isfinite(weights).all() and (weights >= 0).all(), f"a weight of {name} is not finite or negative")
     for start, end in zip(indptr[:-1], indptr[1:]):
         sums = np.cumsum(integer_weights(weights[start:end]))
         check(np.array_equal(sums, table[start:end]), f"the running sums of {name} are not those of its weights")
+
+
+def check_alias(weights: np.ndarray, table: np.ndarray, indptr: np.ndarray, name):
+    """Checks the alias tables of some lists."""
+    for start, end in zip(indptr[:-1], indptr[1:]):
+        entries = alias_table(integer_weights(weights[start:end]).tolist())
+        check(entries == table[start:end].tolist(), f"the alias table of {name} is not that of its weights")
+
+
+def alias_table(integers: list[int]) -> list[int]:
+    n, total = len(integers), sum(integers)
+    size = [integer * n for integer in integers]
+    light = iter([place for place in range(n) if size[place] < total])
+    heavy = iter([place for place in range(n) if size[place] >= total])
+    threshold, other = [2**32 - 1] * n, list(range(n))
+    i, j = next(light, None), next(heavy, None)
+    while j is not None:
+        if size[j] < total:
+            cell, j = j, next(heavy)
+        elif i is not None:
+            cell, i = i, next(light, None)
+        else:
+            break
+        threshold[cell], other[cell] = max(1, 2**32 * size[cell] // total), j
+        size[j] += size[cell] - total
+    return [(bool(integers[place]) * threshold[place] << 32) + other[place] for place in range(n)]
 
 
 def integer_weights(weights: np.ndarray) -> np.ndarray:

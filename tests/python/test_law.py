@@ -175,20 +175,44 @@ def test_weighted_draws_are_by_weight_from_what_is_left(q, f):
     assert every_weighted_draw(q, f) == one_after_the_other(q, f)
 
 
+@pytest.mark.parametrize(
+    "q", [[7], [2, 2, 2], [3, 0, 1, 2], [0, 0, 5, 1], [1, 2**61 - 1], [0, 2, 0, 2], [1, 2**40, 5, 0, 2**41, 7, 9]]
+)
+def test_an_alias_table_gives_every_place_its_share_of_the_cells(q):
+    table, n = law.alias_table(tuple(q)), len(q)
+    shares, cells = Counter(), Counter()
+    for place, (threshold, other) in enumerate(table):
+        for owner, share in ((place, Fraction(threshold, 2**32)), (other, 1 - Fraction(threshold, 2**32))):
+            shares[owner] += share
+            cells[owner] += 1
+    for place, weight in enumerate(q):
+        assert abs(shares[place] - Fraction(weight * n, sum(q))) <= Fraction(cells[place], 2**32)
+        assert (shares[place] > 0) == (table[place][0] > 0) == (weight > 0)
+
+
+def word_in(cell: int, x: int, n: int) -> int:
+    """The least word that falls at `x` in a cell of a list of `n`."""
+    word = -(-(cell << 64 | x << 32) // n)
+    assert word * n >> 32 == cell << 32 | x
+    return word
+
+
 def test_weighted_draws_refuse_what_was_taken_until_that_takes_too_long():
     q, total = [1, 2**40, 5, 0, 2**41, 7, 9], 1 + 2**40 + 5 + 2**41 + 7 + 9
-    words = [word_giving(x, total) for x in (0, 3, 3, 2**40 + 2, 5, 2**40 + 5, 2**40 + 6)]
-    assert law.weighted(q, 4, lambda i: words[min(i, 6)]) == [0, 1, 2, 4]
+    words = [word_in(*at, 7) for at in ((0, 0), (1, 0), (1, 0), (2, 0), (0, 0), (3, 2**32 - 1))]
+    # The last falls into the cell of a place without weight, which belongs to place 4.
+    assert law.weighted(q, 4, lambda i: words[min(i, 5)]) == [0, 1, 2, 4]
     # Every try takes position 1; then the words after the 24 tries take what is left.
     left = total - 2**40
-    assert law.weighted(q, 2, lambda i: word_giving(1, total) if i < 24 else word_giving(left - 1, left)) == [1, 6]
+    assert law.weighted(q, 2, lambda i: word_in(1, 0, 7) if i < 24 else word_giving(left - 1, left)) == [1, 6]
     assert law.weighted([0, 3, 0], 2, lambda i: 0) == [1] and law.weighted([0, 0, 0], 2, lambda i: 0) == []
 
 
 def test_draws_with_replacement_are_by_weight():
     q = [3, 0, 1, 2]
-    drawn = Counter(law.weighted_with_replacement(q, 1, lambda _, x=x: word_giving(x, 6))[0] for x in range(6))
-    assert drawn == {0: 3, 2: 1, 3: 2}
+    # Cells have six parts each.
+    words = [((2 * part + 1) << 64) // 48 for part in range(24)]
+    assert Counter(law.weighted_with_replacement(q, 24, words.__getitem__)) == {0: 12, 2: 4, 3: 8}
     assert [law.weighted_with_replacement(q, 3, lambda _: 0) for q in ([0, 0], [])] == [[], []]
     assert [law.with_replacement(5, 1, lambda _, t=t: word_giving(t, 5)) for t in range(5)] == [[t] for t in range(5)]
 

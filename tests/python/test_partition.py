@@ -61,7 +61,7 @@ def assert_same_graph(a: Dataset, b: Dataset):
         for feature in edges.features:
             assert np.array_equal(edges.features[feature], other.features[feature])
         for direction, lists in edges.lists.items():
-            for column in ("indptr", "neighbors", "edge_ids", "weights", "cumulative", "timestamps"):
+            for column in ("indptr", "neighbors", "edge_ids", "weights", "cumulative", "alias", "timestamps"):
                 assert np.array_equal(getattr(lists, column), getattr(other.lists[direction], column)), column
 
 

@@ -52,17 +52,29 @@ def test_extreme_weights_have_tables_too(workshop, kind):
     drawn[first] = lists.cumulative[first]
     assert ((drawn > 0) == (lists.weights > 0)).all(), "what has a weight can be drawn, and nothing else"
     assert (lists.cumulative < 2**62).all()
+    assert ((lists.alias >> np.uint64(32) > 0) == (lists.weights > 0)).all()
     workshop.run("inspect", "out", "--verify")
 
 
-def test_draws_follow_the_weights(workshop):
+def by_sums(lists, start: int, end: int, rng) -> np.ndarray:
+    table = lists.cumulative[start:end]
+    return np.searchsorted(table, rng.integers(0, table[-1], 200_000, dtype=np.uint64), side="right")
+
+
+def by_alias(lists, start: int, end: int, rng) -> np.ndarray:
+    cell = rng.integers(0, end - start, 200_000)
+    entry = lists.alias[start:end][cell]
+    own = rng.integers(0, 2**32, 200_000, dtype=np.uint64) < entry >> np.uint64(32)
+    return np.where(own, cell, (entry & np.uint64(2**32 - 1)).astype(np.int64))
+
+
+@pytest.mark.parametrize("draw", [by_sums, by_alias])
+def test_draws_follow_the_weights(workshop, draw):
     rng = np.random.default_rng(2)
     weight = np.where(rng.random(2000) < 0.1, 0, rng.random(2000)).astype(np.float32)
     lists = ingest_weighted(workshop, weight).only_edges.primary
     start, end = lists.indptr[2], lists.indptr[3]
-    table = lists.cumulative[start:end]
-    drawn = np.searchsorted(table, rng.integers(0, table[-1], 200_000, dtype=np.uint64), side="right")
-    found = np.bincount(drawn, minlength=end - start) / 200_000
+    found = np.bincount(draw(lists, start, end, rng), minlength=end - start) / 200_000
     weights = lists.weights[start:end].astype(np.float64)
     expected = weights / weights.sum()
     assert (found[weights == 0] == 0).all()

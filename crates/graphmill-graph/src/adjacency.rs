@@ -15,6 +15,7 @@ pub struct Adjacency {
     pub(crate) edge_ids: Option<IdArray>,
     pub(crate) weights: Option<Array<f32>>,
     pub(crate) cumulative: Option<Array<u64>>,
+    pub(crate) alias: Option<Array<u64>>,
     pub(crate) timestamps: Option<Array<i64>>,
     /// Where the offsets are stored, for messages.
     pub(crate) path: PathBuf,
@@ -51,10 +52,15 @@ impl Adjacency {
         self.weights.as_deref()
     }
 
-    /// In each list the running sums of its integer weights, if there are weights: what to draw from. See
+    /// In each list the running sums of its integer weights, if there are weights: what to draw from parts of it. See
     /// [`crate::weights`].
     pub fn cumulative(&self) -> Option<&[u64]> {
         self.cumulative.as_deref()
+    }
+
+    /// In each list its alias table, if there are weights: what to draw from all of it. See [`crate::alias`].
+    pub fn alias(&self) -> Option<&[u64]> {
+        self.alias.as_deref()
     }
 
     /// Timestamps beside the neighbours, if there are any.

@@ -421,6 +421,7 @@ impl<'a> Folder<'a> {
             edge_ids: info.edge_ids.then(edge_ids).transpose()?,
             weights: info.weights.then(|| self.array(&path(EdgeArray::Weights(direction)))).transpose()?,
             cumulative: info.weights.then(|| self.array(&path(EdgeArray::Cumulative(direction)))).transpose()?,
+            alias: info.weights.then(|| self.array(&path(EdgeArray::Alias(direction)))).transpose()?,
             timestamps: info.timestamps.then(|| self.array(&path(EdgeArray::Timestamps(direction)))).transpose()?,
             path: self.path.join(path(EdgeArray::Indptr(direction, indptr))),
         })

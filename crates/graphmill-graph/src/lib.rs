@@ -10,6 +10,7 @@
 compile_error!("graphmill maps little-endian arrays as they are; big-endian hosts are not supported");
 
 mod adjacency;
+pub mod alias;
 mod array;
 mod book;
 mod checksum;

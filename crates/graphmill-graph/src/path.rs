@@ -40,6 +40,8 @@ pub enum EdgeArray<'a> {
     Weights(Direction),
     /// Running sums of the lists' integer weights.
     Cumulative(Direction),
+    /// Alias tables of the lists' integer weights.
+    Alias(Direction),
     /// Timestamps beside the lists.
     Timestamps(Direction),
     /// Feature row to edge id.
@@ -81,6 +83,7 @@ pub fn edge(name: &EdgeTypeName, array: EdgeArray<'_>) -> String {
         EdgeArray::EdgeIds(direction, width) => format!("{direction}.edge_ids.{}", width.name()),
         EdgeArray::Weights(direction) => format!("{direction}.weights.f32"),
         EdgeArray::Cumulative(direction) => format!("{direction}.cumulative.u64"),
+        EdgeArray::Alias(direction) => format!("{direction}.alias.u64"),
         EdgeArray::Timestamps(direction) => format!("{direction}.timestamps.i64"),
         EdgeArray::Ids(width) => format!("ids.{}", width.name()),
         EdgeArray::Feature(info) => feature(info),

@@ -1,6 +1,7 @@
 //! Reading all of a dataset to prove that it is what was written.
 
 use std::io::Read;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
@@ -12,7 +13,7 @@ use crate::manifest::StoredArray;
 use crate::region::{self, open_exact};
 use crate::{
     Adjacency, Book, BookInfo, Dataset, EdgeTypeInfo, Error, IdSlice, Location, Manifest, NodeStore, OpenOptions,
-    Originals, Partition, Result, path, weights,
+    Originals, Partition, Result, alias, path, weights,
 };
 
 /// What a verification read.
@@ -256,13 +257,24 @@ fn check_adjacency(lists: &Adjacency, neighbor_count: u64, id_count: u64) -> Res
         if !list.clone().is_sorted_by_key(key) {
             return Err(damaged(format!("the list of row {row} is not sorted")));
         }
-        if let (Some(weights), Some(sums)) = (lists.weights(), lists.cumulative())
-            && !weights::running_sums(&weights[list.clone()]).eq(sums[list].iter().copied())
-        {
-            return Err(damaged(format!("the running sums of row {row} are not those of its weights")));
-        }
-        Ok(())
+        check_tables(lists, list).map_err(|reason| damaged(format!("{reason} of row {row}")))
     })
+}
+
+/// Checks the tables that a list is drawn from.
+fn check_tables(lists: &Adjacency, list: Range<usize>) -> std::result::Result<(), &'static str> {
+    let (Some(weights), Some(sums), Some(aliases)) = (lists.weights(), lists.cumulative(), lists.alias()) else {
+        return Ok(());
+    };
+    let [sums, aliases] = [sums, aliases].map(|table| table[list.clone()].iter().copied());
+    let weights = &weights[list];
+    if !weights::running_sums(weights).eq(sums) {
+        return Err("expected the running sums of the weights");
+    }
+    if weights.len() > alias::MAX_LIST || !alias::table(weights).eq(aliases) {
+        return Err("expected the alias table of the weights");
+    }
+    Ok(())
 }
 
 fn check_weights(weights: Option<&[f32]>) -> std::result::Result<(), String> {

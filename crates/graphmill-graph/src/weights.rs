@@ -1,7 +1,8 @@
 //! Weights as integers, so that drawing by weight is exact.
 //!
 //! The weights of a list become integers whose sum is below `2^62`, and a dataset stores their running sums: a draw is a
-//! whole number below the last of them and a binary search. `docs/format.md` has the rule. Numbers that may not be
+//! whole number below the last of them and a binary search. Lists of neighbours are drawn from in one step, by their
+//! [`crate::alias`] tables, while nothing is left out of them. `docs/format.md` has the rules. Numbers that may not be
 //! weights give some integer or other, never a panic.
 
 /// The sums of integer weights stay below two to this power.

@@ -13,7 +13,7 @@ use graphmill_graph::path::{self, EdgeArray};
 use graphmill_graph::{ArrayWriter, DatasetWriter, Direction, EdgeRole, EdgeTypeInfo, IdWidth, Place};
 
 use crate::sort::{Record, Sorter};
-use crate::tables::ListTable;
+use crate::tables::WrittenLists;
 use crate::{Error, Job, Result, Unit};
 
 /// Which neighbour lists to store.
@@ -360,8 +360,8 @@ impl ListsWriter {
         let mut offsets = self.offsets.into_inner().map_err(|error| temporary(error.into_error()))?;
         offsets.rewind().map_err(temporary)?;
         let mut offsets = BufReader::with_capacity(1 << 20, offsets);
-        let open_table = |weights| ListTable::new(writer, info, self.direction, weights);
-        let mut table = self.weights.map(open_table).transpose()?;
+        let open_tables = |weights| WrittenLists::new(writer, info, self.direction, weights);
+        let mut tables = self.weights.map(open_tables).transpose()?;
         let mut offset = [0; 8];
         for row in 0..=self.rows {
             if row.is_multiple_of(1 << 16) {
@@ -370,12 +370,12 @@ impl ListsWriter {
             offsets.read_exact(&mut offset).map_err(temporary)?;
             let offset = u64::from_le_bytes(offset);
             indptr.write_id(width, offset)?;
-            if let Some(table) = &mut table {
-                table.end_list(offset)?;
+            if let Some(tables) = &mut tables {
+                tables.end_list(offset)?;
             }
         }
         indptr.finish()?;
-        table.map(ListTable::finish).transpose()?;
+        tables.map(WrittenLists::finish).transpose()?;
         self.neighbors.0.finish()?;
         self.edge_ids.map(|(array, _)| array.finish()).transpose()?;
         self.timestamps.map(ArrayWriter::finish).transpose()?;

@@ -84,7 +84,8 @@ fn a_damaged_table_of_the_source_goes_no_further() {
     let folder = tempdir();
     let [whole, cut] = ["whole", "cut"].map(|name| folder.path().join(name));
     write(&sample(), &whole, &[Direction::In], &Assignment::whole(&sample())).unwrap();
-    for file in files(&whole).iter().filter(|file| file.to_str().unwrap().ends_with("cumulative.u64")) {
+    let is_table = |file: &str| file.ends_with("cumulative.u64") || file.ends_with("alias.u64");
+    for file in files(&whole).iter().filter(|file| is_table(file.to_str().unwrap())) {
         std::fs::write(file, vec![0xff; std::fs::read(file).unwrap().len()]).unwrap();
     }
     reseal(&whole);

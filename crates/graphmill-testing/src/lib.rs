@@ -14,7 +14,7 @@ mod write;
 
 pub use damage::{edit_manifest, files, reseal, seal};
 pub use fingerprint::fingerprint;
-pub use integers::running_sums;
+pub use integers::{alias_table, running_sums};
 pub use model::{ModelEdge, ModelEdges, ModelGraph, ModelLabel, ModelNodes, ModelOriginals, ModelTensor};
 pub use read::read;
 pub use sample::sample;

@@ -7,7 +7,8 @@ use graphmill_graph::{
     OriginalKind, Result, Split, Tensor,
 };
 
-use crate::{ModelEdge, ModelEdges, ModelGraph, ModelLabel, ModelNodes, ModelOriginals, ModelTensor, running_sums};
+use crate::{ModelEdge, ModelEdges, ModelGraph, ModelLabel, ModelNodes, ModelOriginals, ModelTensor};
+use crate::{alias_table, running_sums};
 
 /// Reads everything a dataset holds; all partitions must be opened.
 ///
@@ -129,11 +130,15 @@ fn read_lists(dataset: &Dataset, place: usize, info: &EdgeTypeInfo, direction: D
         for row in 0..lists.rows() {
             let owner = owners.id(row).unwrap();
             let list = lists.list(row)?;
-            let sums = lists.weights().map(|weights| {
-                running_sums(&weights[list.clone()].iter().map(|weight| weight.to_bits()).collect::<Vec<_>>())
-            });
-            let stored = lists.cumulative().map(|sums| &sums[list.clone()]);
-            assert_eq!(stored, sums.as_deref(), "the table of edge type {}, {direction} row {row}", info.name);
+            let weights = lists.weights().map(|weights| weights[list.clone()].iter().map(|weight| weight.to_bits()));
+            let weights: Option<Vec<u32>> = weights.map(Iterator::collect);
+            let tables = weights.map(|weights| [running_sums(&weights), alias_table(&weights)]);
+            let stored = [lists.cumulative(), lists.alias()].map(|table| Some(table?[list.clone()].to_vec()));
+            let stored = match stored {
+                [Some(sums), Some(aliases)] => Some([sums, aliases]),
+                _ => None,
+            };
+            assert_eq!(stored, tables, "the tables of edge type {}, {direction} row {row}", info.name);
             for at in list {
                 let neighbor = lists.neighbors().as_slice().get(at).unwrap();
                 let (src, dst) = match direction {

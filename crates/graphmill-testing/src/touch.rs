@@ -62,6 +62,7 @@ fn touch_edge_type(dataset: &Dataset, place: usize) {
                 black_box(lists.edge_ids().map(|ids| ids.as_slice().slice(list.clone())));
                 black_box(lists.weights().map(|weights| &weights[list.clone()]));
                 black_box(lists.cumulative().map(|sums| &sums[list.clone()]));
+                black_box(lists.alias().map(|table| &table[list.clone()]));
                 black_box(lists.timestamps().map(|timestamps| &timestamps[list.clone()]));
             }
         }

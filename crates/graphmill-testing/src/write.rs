@@ -9,7 +9,8 @@ use graphmill_graph::{
     LabelInfo, Manifest, NodeTypeInfo, Place, Replace, Result, Split,
 };
 
-use crate::{ModelEdge, ModelEdges, ModelGraph, ModelNodes, ModelOriginals, ModelTensor, running_sums};
+use crate::{ModelEdge, ModelEdges, ModelGraph, ModelNodes, ModelOriginals, ModelTensor};
+use crate::{alias_table, running_sums};
 
 /// Which partition owns which node.
 #[derive(Debug, Clone)]
@@ -98,7 +99,7 @@ impl Oracle<'_> {
             }
         }
         if let Some(weights) = &nodes.weights {
-            self.put(Place::Book, &path::node_cumulative(name), &sum_bytes(&running_sums(weights)))?;
+            self.put(Place::Book, &path::node_cumulative(name), &word_bytes(&running_sums(weights)))?;
         }
         for partition in 0..self.assignment.parts {
             let owned: Vec<u64> = book.ids(partition).collect();
@@ -181,13 +182,15 @@ impl Oracle<'_> {
     fn list_arrays(&self, info: &EdgeTypeInfo, model: &ModelEdges, direction: Direction, partition: u32) -> Result<()> {
         let (owner, neighbor) = (info.name.list_owner(direction), info.name.neighbor(direction));
         let neighbor_count = self.assignment.book(neighbor).rows().iter().sum();
-        let (mut indptr, mut edges, mut sums) = (vec![0], Vec::new(), Vec::new());
+        let (mut indptr, mut edges) = (vec![0], Vec::new());
+        let (mut sums, mut aliases) = (Vec::new(), Vec::new());
         for id in self.assignment.book(owner).ids(partition) {
             let mut list: Vec<ModelEdge> =
                 model.edges.iter().copied().filter(|edge| edge.list_owner(direction) == id).collect();
             list.sort_by_key(|edge| (edge.timestamp, edge.neighbor(direction), edge.id));
             let weights: Vec<u32> = list.iter().filter_map(|edge| edge.weight).collect();
             sums.extend(running_sums(&weights));
+            aliases.extend(alias_table(&weights));
             edges.extend(list);
             indptr.push(edges.len() as u64);
         }
@@ -204,7 +207,8 @@ impl Oracle<'_> {
         if model.weights {
             let bytes: Vec<u8> = edges.iter().filter_map(|edge| edge.weight).flat_map(u32::to_le_bytes).collect();
             put(EdgeArray::Weights(direction), &bytes)?;
-            put(EdgeArray::Cumulative(direction), &sum_bytes(&sums))?;
+            put(EdgeArray::Cumulative(direction), &word_bytes(&sums))?;
+            put(EdgeArray::Alias(direction), &word_bytes(&aliases))?;
         }
         if model.timestamps {
             let bytes: Vec<u8> = edges.iter().filter_map(|edge| edge.timestamp).flat_map(i64::to_le_bytes).collect();
@@ -273,8 +277,8 @@ fn int_bytes(values: &[i64], ids: &[u64]) -> Vec<u8> {
     ids.iter().flat_map(|&id| values[id as usize].to_le_bytes()).collect()
 }
 
-fn sum_bytes(sums: &[u64]) -> Vec<u8> {
-    sums.iter().copied().flat_map(u64::to_le_bytes).collect()
+fn word_bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().copied().flat_map(u64::to_le_bytes).collect()
 }
 
 fn id_bytes(width: IdWidth, ids: &[u64]) -> Vec<u8> {

@@ -256,6 +256,7 @@ impl<'a> Arrays<'a> {
             if info.weights {
                 self.exact(&path(EdgeArray::Weights(layout)), edges, 4)?;
                 self.exact(&path(EdgeArray::Cumulative(layout)), edges, 8)?;
+                self.exact(&path(EdgeArray::Alias(layout)), edges, 8)?;
             }
             if info.timestamps {
                 self.exact(&path(EdgeArray::Timestamps(layout)), edges, 8)?;

@@ -11,7 +11,7 @@ use graphmill_graph::{
 };
 use rayon::prelude::*;
 
-use crate::tables;
+use crate::tables::ListTables;
 use crate::{Error, Job, Result, Stage, Unit};
 
 pub(super) fn write(
@@ -260,7 +260,7 @@ impl Copy<'_> {
         let mut neighbors = array(EdgeArray::Neighbors(direction, neighbor_width))?;
         let mut edge_ids = info.edge_ids.then(|| array(EdgeArray::EdgeIds(direction, width))).transpose()?;
         let mut weights = info.weights.then(|| array(EdgeArray::Weights(direction))).transpose()?;
-        let mut cumulative = info.weights.then(|| array(EdgeArray::Cumulative(direction))).transpose()?;
+        let mut tables = info.weights.then(|| ListTables::new(self.writer, info, direction, part)).transpose()?;
         let mut timestamps = info.timestamps.then(|| array(EdgeArray::Timestamps(direction))).transpose()?;
         let (mut end, mut cut, mut pending) = (0, 0, 0);
         indptr.write_id(info.indptr_width(), 0)?;
@@ -285,8 +285,8 @@ impl Copy<'_> {
             if let (Some(array), Some(values)) = (&mut weights, lists.weights()) {
                 array.write(bytemuck::cast_slice(&values[list.clone()]))?;
             }
-            if let (Some(array), Some(values)) = (&mut cumulative, lists.weights()) {
-                tables::write_list(array, &values[list.clone()])?;
+            if let (Some(tables), Some(values)) = (&mut tables, lists.weights()) {
+                tables.write(&values[list.clone()])?;
             }
             if let (Some(array), Some(values)) = (&mut timestamps, lists.timestamps()) {
                 array.write(bytemuck::cast_slice(&values[list.clone()]))?;
@@ -299,7 +299,8 @@ impl Copy<'_> {
         stage.advance(pending)?;
         indptr.finish()?;
         neighbors.finish()?;
-        [edge_ids, weights, cumulative, timestamps].into_iter().flatten().try_for_each(ArrayWriter::finish)?;
+        [edge_ids, weights, timestamps].into_iter().flatten().try_for_each(ArrayWriter::finish)?;
+        tables.map(ListTables::finish).transpose()?;
         Ok(cut)
     }
 

@@ -1,8 +1,9 @@
 //! Some edges of each node's list.
 //!
 //! Every step of this walk misses the cache: the offsets of a list, the list itself, each drawn edge. So the work is a
-//! pipeline over the nodes: offsets are loaded well ahead; then the positions of a node are drawn and their neighbours
-//! begin to load; only when enough others are on their way are the neighbours read.
+//! pipeline over the nodes: offsets are loaded well ahead; by weight, the entries of the table that will be drawn from are
+//! loaded less far ahead; then the positions of a node are drawn and their neighbours begin to load; only when enough others
+//! are on their way are the neighbours read.
 
 use graphmill_graph::random::Stream;
 use graphmill_graph::{IdSlice, Location};
@@ -16,7 +17,7 @@ use crate::{Error, Result};
 
 /// How many nodes ahead offsets begin to load.
 const OFFSETS_AHEAD: usize = 32;
-/// How many nodes ahead of drawing lists are found, so that what weights say of them can load.
+/// How many nodes ahead what weights say of a list begins to load.
 const LISTS_AHEAD: usize = 12;
 /// How many chosen edges are on their way before the first of them is read.
 const EDGES_AHEAD: usize = 96;
@@ -117,22 +118,23 @@ impl<N: Stored> Pipeline<'_, '_, N> {
         self.read()
     }
 
-    /// Weighted draws read the end of a list first, then scattered sums: both begin to load here.
+    /// Begins to load what decides which edges of a later node are taken by weight.
     #[inline]
     fn look_ahead(&self, index: usize, ahead: &[Location; OFFSETS_AHEAD]) {
-        let found = |distance: usize| {
-            let later = *self.need.ids.get(index + distance)?;
-            let list = self.lists.find(ahead[(index + distance) % OFFSETS_AHEAD])?;
-            Some((later, list, self.lists.part(list.partition).ok()?.cumulative))
-        };
-        if let Some((_, list, cumulative)) = found(2 * LISTS_AHEAD) {
-            prefetch(cumulative, list.end.saturating_sub(1));
-        }
-        if let Some((later, list, cumulative)) = found(LISTS_AHEAD)
-            && let Some(sums) = cumulative.get(list.start..list.end)
-            && let Take::Weighted(count) | Take::WeightedReplace(count) = self.take
-        {
-            Weighted::new(sums).expect(Draws::new(self.stream, later), count as usize);
+        let Some(&later) = self.need.ids.get(index + LISTS_AHEAD) else { return };
+        let Some(list) = self.lists.find(ahead[(index + LISTS_AHEAD) % OFFSETS_AHEAD]) else { return };
+        let Ok(part) = self.lists.part(list.partition) else { return };
+        match self.take {
+            Take::Weighted(count) if list.len() <= count as usize => {
+                prefetch(part.weights, list.start);
+                prefetch(part.weights, list.end);
+            }
+            Take::Weighted(count) | Take::WeightedReplace(count) => {
+                if let Some(weighted) = part.weighted(list) {
+                    weighted.expect(Draws::new(self.stream, later), count as usize);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -144,6 +146,7 @@ impl<N: Stored> Pipeline<'_, '_, N> {
             Take::All => length,
             Take::First(count) => length.min(count as usize),
             Take::Uniform(count) if length <= count as usize => length,
+            Take::Uniform(count) => return self.draw_distinct(id, list, count as usize),
             _ => return self.draw(id, list),
         };
         self.count(stretch)?;
@@ -158,12 +161,24 @@ impl<N: Stored> Pipeline<'_, '_, N> {
         Ok(())
     }
 
+    /// Draws fewer edges than the list has, uniformly: the usual way, apart from all others so that it stays small.
+    fn draw_distinct(&mut self, id: u64, list: List, count: usize) -> Result<()> {
+        self.count(count)?;
+        let part = self.lists.part(list.partition)?;
+        let (draws, positions) = (Draws::new(self.stream, id), &mut self.scratch.chosen.positions);
+        let before = positions.len();
+        floyd::floyd(draws, (list.start, list.len()), count, &mut self.scratch.few, positions);
+        positions[before..].iter().for_each(|&position| prefetch(part.neighbors, position));
+        self.note_chosen(list, count);
+        Ok(())
+    }
+
     fn draw(&mut self, id: u64, list: List) -> Result<()> {
         let (length, scratch) = (list.len(), &mut *self.scratch);
         let part = self.lists.part(list.partition)?;
         let most = match self.take {
             _ if length == 0 => 0,
-            Take::Uniform(count) | Take::UniformReplace(count) | Take::WeightedReplace(count) => count as usize,
+            Take::UniformReplace(count) | Take::WeightedReplace(count) => count as usize,
             Take::Weighted(count) => length.min(count as usize),
             // What is positive is counted when it is known.
             _ => 0,
@@ -174,38 +189,28 @@ impl<N: Stored> Pipeline<'_, '_, N> {
         let draws = Draws::new(self.stream, id);
         let positions = &mut scratch.chosen.positions;
         let before = positions.len();
-        if let Take::Uniform(count) = self.take {
-            floyd::floyd(draws, (list.start, length), count as usize, &mut scratch.few, positions);
-            positions[before..].iter().for_each(|&position| prefetch(part.neighbors, position));
-            self.count(count as usize)?;
-            self.note_chosen(list, count as usize);
-            return Ok(());
-        }
-        let mut emit = |position: usize| {
-            prefetch(part.neighbors, list.start + position);
-            positions.push(list.start + position);
-        };
         match self.take {
             _ if length == 0 => {}
             Take::UniformReplace(count) => {
-                (0..count.into()).for_each(|index| emit(draws.below(index, length as u64) as usize));
+                let position = |index| list.start + draws.below(index, length as u64) as usize;
+                positions.extend((0..count.into()).map(position));
+            }
+            Take::Weighted(count) if length > count as usize => {
+                let weighted = part.weighted(list).ok_or_else(no_weights)?;
+                weighted.distinct(draws, count as usize, &mut scratch.weighted, positions);
+            }
+            Take::WeightedReplace(count) => {
+                let weighted = part.weighted(list).ok_or_else(no_weights)?;
+                weighted.replaced(draws, count as usize, positions);
             }
             _ => {
-                let sums = part.cumulative.get(list.start..list.end);
-                let sums = sums.ok_or_else(|| Error::answer("the lists have no table of weights"))?;
-                match self.take {
-                    Take::Weighted(count) if length > count as usize => {
-                        Weighted::new(sums).distinct(draws, count as usize, &mut scratch.weighted, emit);
-                    }
-                    Take::WeightedReplace(count) => Weighted::new(sums).replaced(draws, count as usize, emit),
-                    _ => {
-                        let before = |position: usize| if position == 0 { 0 } else { sums[position - 1] };
-                        (0..length).filter(|&position| sums[position] > before(position)).for_each(emit);
-                    }
-                }
+                let weights = part.weights.get(list.start..list.end).ok_or_else(no_weights)?;
+                positions
+                    .extend((list.start..).zip(weights).filter(|(_, weight)| **weight > 0.0).map(|(place, _)| place));
             }
         }
-        let count = scratch.chosen.positions.len() - before;
+        positions[before..].iter().for_each(|&position| prefetch(part.neighbors, position));
+        let count = positions.len() - before;
         self.count(count)?;
         self.note_chosen(list, count);
         Ok(())
@@ -278,6 +283,19 @@ impl<N: Stored> Pipeline<'_, '_, N> {
         }
         Ok(())
     }
+}
+
+impl<'a, N> OpenPart<'a, N> {
+    /// What a list that is not empty is drawn from by weight.
+    #[inline]
+    fn weighted(&self, list: List) -> Option<Weighted<'a>> {
+        Weighted::new(self.alias, self.cumulative, list.start, list.end)
+    }
+}
+
+#[cold]
+fn no_weights() -> Error {
+    Error::answer("the lists have no weights")
 }
 
 fn extend_ids<N>(out: &mut Vec<u64>, part: &OpenPart<'_, N>, positions: impl Iterator<Item = usize>) -> Result<()> {

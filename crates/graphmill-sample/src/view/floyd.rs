@@ -24,11 +24,6 @@ impl Taken {
         self.slots.resize((2 * count).next_power_of_two(), 0);
     }
 
-    /// All positions, in no order.
-    pub(super) fn positions(&self) -> impl Iterator<Item = u64> {
-        self.slots.iter().filter(|&&slot| slot > 0).map(|slot| slot - 1)
-    }
-
     /// Adds a position; false if it is there already.
     #[inline]
     pub(super) fn insert(&mut self, position: u64) -> bool {

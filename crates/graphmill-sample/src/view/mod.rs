@@ -205,7 +205,9 @@ struct OpenPart<'a, N> {
     indptr: IdSlice<'a>,
     neighbors: &'a [N],
     edge_ids: Option<IdSlice<'a>>,
+    weights: &'a [f32],
     cumulative: &'a [u64],
+    alias: &'a [u64],
 }
 
 /// A list: a stretch of the neighbours of a partition.
@@ -229,7 +231,9 @@ impl<'a, N: Stored> OpenLists<'a, N> {
             indptr: adjacency.indptr().as_slice(),
             neighbors: N::of(adjacency.neighbors().as_slice()),
             edge_ids: adjacency.edge_ids().map(graphmill_graph::IdArray::as_slice),
+            weights: adjacency.weights().unwrap_or_default(),
             cumulative: adjacency.cumulative().unwrap_or_default(),
+            alias: adjacency.alias().unwrap_or_default(),
         };
         if lists.owners.whole() {
             let whole = lists.parts.first().and_then(Option::as_ref).map(open);

@@ -1,12 +1,18 @@
-//! Positions of a list by weight, from the running sum of its integer weights. What is drawn is exact integer arithmetic
-//! (`docs/sampling.md`, section 4); floating point only chooses where a search begins.
+//! Positions of a list by weight, in exact integer arithmetic (`docs/sampling.md`, section 4): from its alias table, or from the
+//! running sums of its integer weights when something was removed.
+
+use graphmill_graph::alias::Entry;
 
 use super::floyd;
-use crate::cache::prefetch;
+use crate::cache::{LINE, prefetch};
 use crate::law::Draws;
 
-/// Draws that do not depend on each other are made side by side, up to so many.
-const SIDE_BY_SIDE: usize = 64;
+/// Up to so many positions, bits that they share tell most of what was taken.
+const FEW: usize = 64;
+/// The most attempts whose entries begin to load ahead.
+const EXPECTED: usize = 64;
+/// Entries in a cache line.
+const IN_LINE: usize = LINE / size_of::<u64>();
 
 /// Reusable memory of draws without replacement.
 #[derive(Debug, Default)]
@@ -22,74 +28,108 @@ impl Scratch {
     }
 }
 
-/// A list that is drawn from: its running sums, and how to guess where a sum is.
+/// The tables of a list that is not empty.
 #[derive(Clone, Copy)]
 pub(super) struct Weighted<'a> {
+    /// Where the list begins.
+    start: usize,
+    alias: &'a [u64],
     sums: &'a [u64],
-    total: u64,
-    /// Positions per weight.
-    scale: f64,
 }
 
 impl<'a> Weighted<'a> {
+    /// The list from `start` to `end`, if the tables have it.
     #[inline]
-    pub(super) fn new(sums: &'a [u64]) -> Self {
-        let total = sums.last().copied().unwrap_or(0);
-        Self { sums, total, scale: sums.len() as f64 / total as f64 }
+    pub(super) fn new(alias: &'a [u64], sums: &'a [u64], start: usize, end: usize) -> Option<Self> {
+        let (alias, sums) = (alias.get(start..end)?, sums.get(start..end)?);
+        (start < end).then_some(Self { start, alias, sums })
     }
 
-    /// Begins to load what `count` draws will look at first.
+    /// Begins to load what the first `count` attempts will read.
     #[inline]
     pub(super) fn expect(&self, draws: Draws, count: usize) {
-        for index in 0..count.min(SIDE_BY_SIDE) {
-            prefetch(self.sums, self.guess(draws.below(index as u64, self.total)));
+        let count = count.min(EXPECTED);
+        if self.alias.len() / IN_LINE < count {
+            // All of it is less than what is drawn from it.
+            (0..self.alias.len()).step_by(IN_LINE).for_each(|place| prefetch(self.alias, place));
+            prefetch(self.alias, self.alias.len() - 1);
+        } else {
+            (0..count).for_each(|index| prefetch(self.alias, self.cell(draws.word(index as u64)).0));
         }
     }
 
-    /// Hands `count` positions to `emit`, or none if no weight is positive.
-    pub(super) fn replaced(&self, draws: Draws, count: usize, mut emit: impl FnMut(usize)) {
-        let mut drawn = [0; SIDE_BY_SIDE];
-        let mut index = 0;
-        while self.total > 0 && index < count {
-            let side_by_side = (count - index).min(SIDE_BY_SIDE);
-            self.draw(draws, index as u64, &mut drawn[..side_by_side]);
-            drawn[..side_by_side].iter().for_each(|&position| emit(position));
-            index += side_by_side;
+    /// Appends `count` positions, or none if no weight is positive.
+    #[inline]
+    pub(super) fn replaced(&self, draws: Draws, count: usize, positions: &mut Vec<usize>) {
+        if !self.is_void(draws) {
+            positions.extend((0..count as u64).map(|index| self.start + self.attempt(draws.word(index))));
         }
     }
 
-    /// Hands up to `count` distinct positions of positive weight to `emit`: draws that repeat an earlier one are refused; when
-    /// too many were, what was taken is removed before each further draw.
-    pub(super) fn distinct(&self, draws: Draws, count: usize, scratch: &mut Scratch, mut emit: impl FnMut(usize)) {
-        if self.total == 0 {
+    /// Appends up to `count` distinct positions of positive weight, `count` being less than the list's length: attempts that
+    /// repeat an earlier one are refused; when too many were, what was taken is removed before each further draw.
+    #[inline]
+    pub(super) fn distinct(&self, draws: Draws, count: usize, scratch: &mut Scratch, positions: &mut Vec<usize>) {
+        if self.is_void(draws) {
             return;
         }
         let attempts = 4 * count as u64 + 16;
-        scratch.taken.reset(count);
-        let mut left = count;
-        let mut attempt = 0;
-        let mut drawn = [0; SIDE_BY_SIDE];
-        while left > 0 && attempt < attempts {
-            // As many as are missing never take one too many.
-            let side_by_side = left.min(SIDE_BY_SIDE).min((attempts - attempt) as usize);
-            self.draw(draws, attempt, &mut drawn[..side_by_side]);
-            attempt += side_by_side as u64;
-            for &position in &drawn[..side_by_side] {
-                if scratch.taken.insert(position as u64) {
-                    left -= 1;
-                    emit(position);
-                }
-            }
-        }
-        if left > 0 {
-            scratch.removed.clear();
-            let taken = scratch.taken.positions().map(|position| position as usize);
-            scratch.removed.extend(taken.map(|position| (position, self.weight(position))));
-            self.remaining(draws, attempts, left, &mut scratch.removed, emit);
+        let before = positions.len();
+        positions.resize(before + count, 0);
+        let taken = &mut positions[before..];
+        let found = match self.alias.len() {
+            _ if count > FEW => self.many(draws, attempts, taken, &mut scratch.taken),
+            ..=64 => self.few::<1>(draws, attempts, taken),
+            _ => self.few::<16>(draws, attempts, taken),
+        };
+        positions.truncate(before + found);
+        if found < count {
+            self.remaining(draws, attempts, count - found, &mut scratch.removed, positions, before);
         }
     }
 
-    /// Draws from what was not removed, while there is any.
+    /// Attempts until all is taken; says how many were. Bits note what was taken; in a list with more positions than bits, one
+    /// that is set may be another position's.
+    #[inline]
+    fn few<const WORDS: usize>(&self, draws: Draws, attempts: u64, taken: &mut [usize]) -> usize {
+        let is_shared = self.alias.len() > 64 * WORDS;
+        let mut bits = [0u64; WORDS];
+        let mut found = 0;
+        for index in 0..attempts {
+            let position = self.attempt(draws.word(index));
+            let word = &mut bits[position / 64 % WORDS];
+            let mut repeated = *word >> (position % 64) & 1 == 1;
+            *word |= 1 << (position % 64);
+            if is_shared && repeated {
+                repeated = taken[..found].contains(&(self.start + position));
+            }
+            taken[found] = self.start + position;
+            found += usize::from(!repeated);
+            if found == taken.len() {
+                break;
+            }
+        }
+        found
+    }
+
+    /// The same for any number of positions.
+    fn many(&self, draws: Draws, attempts: u64, taken: &mut [usize], noted: &mut floyd::Taken) -> usize {
+        noted.reset(taken.len());
+        let mut found = 0;
+        for index in 0..attempts {
+            let position = self.attempt(draws.word(index));
+            if noted.insert(position as u64) {
+                taken[found] = self.start + position;
+                found += 1;
+                if found == taken.len() {
+                    break;
+                }
+            }
+        }
+        found
+    }
+
+    /// Draws `count` more positions from what was not taken since `before`, while there is any.
     #[cold]
     fn remaining(
         &self,
@@ -97,10 +137,15 @@ impl<'a> Weighted<'a> {
         attempts: u64,
         count: usize,
         removed: &mut Vec<(usize, u64)>,
-        mut emit: impl FnMut(usize),
+        positions: &mut Vec<usize>,
+        before: usize,
     ) {
+        let taken = positions[before..].iter().map(|position| position - self.start);
+        removed.clear();
+        removed.extend(taken.map(|position| (position, self.weight(position))));
         removed.sort_unstable();
-        let mut left = removed.iter().fold(self.total, |left, (_, weight)| left.saturating_sub(*weight));
+        let total = self.sums[self.sums.len() - 1];
+        let mut left = removed.iter().fold(total, |left, (_, weight)| left.saturating_sub(*weight));
         for attempt in attempts..attempts + count as u64 {
             if left == 0 {
                 return;
@@ -114,12 +159,13 @@ impl<'a> Weighted<'a> {
                 drawn = drawn.wrapping_add(weight);
                 place += 1;
             }
-            let position = self.find(drawn);
-            // A damaged table of a mapped dataset may not ascend; it must not panic, nor draw for ever.
+            // The last place is for damaged tables, which may not ascend.
+            let position = self.sums.partition_point(|&sum| sum <= drawn).min(self.sums.len() - 1);
+            // Nor must they be drawn from for ever.
             let weight = self.weight(position).max(1);
             removed.insert(place, (position, weight));
             left = left.saturating_sub(weight);
-            emit(position);
+            positions.push(self.start + position);
         }
     }
 
@@ -127,92 +173,75 @@ impl<'a> Weighted<'a> {
         self.sums[position].saturating_sub(position.checked_sub(1).map_or(0, |before| self.sums[before]))
     }
 
-    /// Positions for some words from an index on. Guessing, looking there and guessing again ends a few places from where it
-    /// should; the loads of all second guesses are under way before the first is looked at.
+    /// Whether no weight is positive: then, and only then, entries are their places.
     #[inline]
-    fn draw(&self, draws: Draws, first: u64, positions: &mut [usize]) {
-        let mut wanted = [0; SIDE_BY_SIDE];
-        let wanted = &mut wanted[..positions.len()];
-        for (index, wanted) in wanted.iter_mut().enumerate() {
-            *wanted = draws.below(first + index as u64, self.total);
-        }
-        if self.sums.len() <= SHORT {
-            for (position, &wanted) in positions.iter_mut().zip(&*wanted) {
-                *position = self.find(wanted);
-            }
-            return;
-        }
-        for (position, &wanted) in positions.iter_mut().zip(&*wanted) {
-            *position = self.nearer(self.guess(wanted), wanted);
-            prefetch(self.sums, *position);
-        }
-        for (position, &wanted) in positions.iter_mut().zip(&*wanted) {
-            *position = self.near(self.nearer(*position, wanted), wanted);
-        }
+    fn is_void(&self, draws: Draws) -> bool {
+        let (place, _) = self.cell(draws.word(0));
+        self.alias[place] == place as u64
     }
 
-    /// Where a sum would be if all weights were alike.
+    /// The position that a word gives.
     #[inline]
-    fn guess(&self, wanted: u64) -> usize {
-        ((wanted as f64 * self.scale) as usize).min(self.sums.len().saturating_sub(1))
+    fn attempt(&self, word: u64) -> usize {
+        let (place, fraction) = self.cell(word);
+        let Entry { threshold, other } = Entry::from_word(self.alias[place]);
+        // A damaged table of a mapped dataset may lead anywhere.
+        let other = (other as usize).min(self.alias.len() - 1);
+        std::hint::select_unpredictable(fraction < threshold, place, other)
     }
 
-    /// Where a sum would be, seen from a position, if the weights from there on were alike.
+    /// The cell of a word, and where in it the word falls.
     #[inline]
-    fn nearer(&self, position: usize, wanted: u64) -> usize {
-        let missing = wanted.wrapping_sub(self.sums[position]).cast_signed();
-        let steps = (missing as f64 * self.scale) as isize;
-        position.saturating_add_signed(steps).min(self.sums.len() - 1)
-    }
-
-    /// The first position whose sum exceeds `wanted`, which is mostly a few places from `position`.
-    #[inline]
-    fn near(&self, mut position: usize, wanted: u64) -> usize {
-        for _ in 0..NEAR {
-            if self.sums[position] <= wanted {
-                position = (position + 1).min(self.sums.len() - 1);
-            } else if position > 0 && self.sums[position - 1] > wanted {
-                position -= 1;
-            } else {
-                return position;
-            }
-        }
-        self.find(wanted)
-    }
-
-    /// The first position whose sum exceeds `wanted`, which is below the last sum, whatever the weights.
-    #[inline]
-    fn find(&self, wanted: u64) -> usize {
-        // The last place is for damaged tables, which may not ascend.
-        self.sums.partition_point(|&sum| sum <= wanted).min(self.sums.len() - 1)
+    fn cell(&self, word: u64) -> (usize, u32) {
+        let product = u128::from(word) * self.alias.len() as u128;
+        ((product >> 64) as usize, (product >> 32) as u32)
     }
 }
 
-/// Lists that are not longer lie in a few cache lines, and are searched by halves.
-const SHORT: usize = 64;
-/// Steps from the last guess before a search by halves.
-const NEAR: usize = 12;
-
 #[cfg(test)]
 mod tests {
+    use graphmill_graph::alias;
     use graphmill_graph::random::Stream;
+    use graphmill_graph::weights::running_sums;
     use proptest::prelude::*;
 
     use super::*;
 
     proptest! {
         #[test]
-        fn the_search_finds_what_a_scan_finds(weights in proptest::collection::vec(prop_oneof![Just(0u64), 1u64..9, 1u64 << 40..1 << 41], 1..500), word: u64) {
-            let sums: Vec<u64> = weights.iter().scan(0, |sum, weight| { *sum += weight; Some(*sum) }).collect();
-            let total = sums[sums.len() - 1];
-            prop_assume!(total > 0);
-            let draws = Draws::new(Stream::new(word, &[]), 0);
-            let mut found = [0; 9];
-            Weighted::new(&sums).draw(draws, 3, &mut found);
-            for (index, found) in (3..).zip(found) {
-                let wanted = draws.below(index, total);
-                prop_assert_eq!(Some(found), sums.iter().position(|&sum| sum > wanted));
+        fn positions_are_distinct_and_all_ways_agree(
+            weights in prop_oneof![
+                proptest::collection::vec(0f32..1.0, 2..65),
+                proptest::collection::vec(prop_oneof![Just(0f32), 1f32..9.0, Just(1e12f32)], 2..3000),
+            ],
+            share in 0.0f64..1.0,
+            seed: u64,
+        ) {
+            let (alias, sums): (Vec<u64>, Vec<u64>) = (alias::table(&weights).collect(), running_sums(&weights).collect());
+            let list = Weighted { start: 0, alias: &alias, sums: &sums };
+            let draws = Draws::new(Stream::new(seed, &[]), 7);
+            let count = ((weights.len() as f64 * share) as usize).clamp(1, weights.len() - 1);
+            let attempts = 4 * count as u64 + 16;
+            let way = |way: &dyn Fn(&mut [usize]) -> usize| {
+                let mut taken = vec![0; count];
+                let found = way(&mut taken);
+                taken.truncate(found);
+                taken
+            };
+            let expected = way(&|taken| list.many(draws, attempts, taken, &mut floyd::Taken::default()));
+            prop_assert_eq!(&way(&|taken| list.few::<16>(draws, attempts, taken)), &expected);
+            prop_assert_eq!(&way(&|taken| list.few::<1>(draws, attempts, taken)), &expected);
+
+            let mut all = vec![];
+            list.distinct(draws, count, &mut Scratch::default(), &mut all);
+            let positive = weights.iter().filter(|&&weight| weight > 0.0).count();
+            prop_assert_eq!(all.len(), count.min(positive));
+            prop_assert!(all.iter().all(|&position| weights[position] > 0.0));
+            if positive > 0 {
+                prop_assert_eq!(&all[..expected.len()], &expected[..]);
             }
+            all.sort_unstable();
+            prop_assert!(all.is_sorted_by(|a, b| a < b));
         }
     }
 }

@@ -17,7 +17,7 @@ fn generate_writes_what_was_asked_for() {
     assert_eq!(report["feature_bytes"], 1000 * 4 * 4);
     assert_eq!(report["edge_types"][0]["weights"], true);
     assert_eq!(report["node_types"][0]["weights"], true);
-    assert_eq!(report["edge_data_bytes"], 2 * 5000 * (4 + 4 + 8));
+    assert_eq!(report["edge_data_bytes"], 2 * 5000 * (4 + 4 + 8 + 8));
     assert_eq!(report["book_bytes"], 1000 * 8);
     assert_eq!(report["edge_types"][0]["layouts"].as_array().unwrap().len(), 2);
     assert_eq!(report["node_types"][0]["label"], Value::Null);

@@ -51,6 +51,7 @@ mod tests {
         assert_eq!(edge(EdgeArray::Neighbors(Direction::Out, IdWidth::U64)), Purpose::Topology);
         assert_eq!(edge(EdgeArray::Weights(Direction::Out)), Purpose::EdgeData);
         assert_eq!(edge(EdgeArray::Cumulative(Direction::In)), Purpose::EdgeData);
+        assert_eq!(edge(EdgeArray::Alias(Direction::In)), Purpose::EdgeData);
         assert_eq!(edge(EdgeArray::Feature(&feature)), Purpose::Features);
         assert_eq!(node(NodeArray::Feature(&feature)), Purpose::Features);
         assert_eq!(node(NodeArray::Label(DType::I64)), Purpose::Labels);
