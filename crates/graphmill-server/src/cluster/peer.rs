@@ -114,7 +114,10 @@ pub(crate) struct Peer {
 enum State {
     /// Not connected, for a reason.
     Down(String),
-    Up { partitions: Vec<u32>, questions: mpsc::UnboundedSender<Asked> },
+    Up {
+        partitions: Vec<u32>,
+        questions: mpsc::UnboundedSender<Asked>,
+    },
 }
 
 /// A question and who waits for the answer.
@@ -196,7 +199,8 @@ impl Peer {
 
     async fn connect(&self) -> Result<(FrameReader, FrameWriter, Vec<u32>), String> {
         let Dialing { endpoint, tls, token, fingerprint, client } = &self.dialing;
-        let stream = graphmill_net::connect_data(endpoint, tls.as_ref(), CONNECT).await.map_err(|error| error.to_string())?;
+        let stream =
+            graphmill_net::connect_data(endpoint, tls.as_ref(), CONNECT).await.map_err(|error| error.to_string())?;
         let (mut reader, mut writer) = graphmill_net::split(stream, graphmill_wire::VERSION, Limits::SERVER);
         let hello = Message::Hello(proto::Hello {
             oldest_wire: graphmill_wire::OLDEST.into(),

@@ -50,7 +50,9 @@ impl Cluster {
         aside(move || {
             let book = dataset.node_book(node_type);
             let mut wanted = vec![false; dataset.parts() as usize];
-            partitions.iter().for_each(|&partition| wanted[partition as usize] = true);
+            for partition in partitions {
+                wanted[partition as usize] = true;
+            }
             let is_wanted = |&id: &u64| book.owner(id).and_then(|owner| wanted.get(owner as usize)) == Some(&true);
             Ok(Ids::Listed((0..book.count()).filter(is_wanted).collect()))
         })
@@ -71,8 +73,9 @@ impl Cluster {
         }
         aside(move || {
             let mut ids = shares.concat();
-            // Partition by partition they ascend, so this merges.
-            ids.sort();
+            if !ids.is_sorted() {
+                ids.sort_unstable();
+            }
             Ok(Ids::Listed(ids))
         })
         .await

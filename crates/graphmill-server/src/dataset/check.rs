@@ -33,13 +33,13 @@ pub(super) fn split(info: &NodeTypeInfo, name: Option<&str>) -> Result<Option<Sp
 
 /// How many nodes a split has.
 pub(crate) fn split_size(info: &NodeTypeInfo, split: Split) -> Result<u64, Refusal> {
-    info.splits.get(split).ok_or_else(|| unknown("split", split, info.splits.iter().map(|(split, _)| split)))
+    info.splits.get(split).ok_or_else(|| unknown("split", &split, info.splits.iter().map(|(split, _)| split)))
 }
 
 /// A direction by its name.
 pub(super) fn direction(name: &str) -> Result<Direction, Refusal> {
     let all = [Direction::In, Direction::Out];
-    all.into_iter().find(|direction| direction.to_string() == name).ok_or_else(|| unknown("direction", name, all))
+    all.into_iter().find(|direction| direction.to_string() == name).ok_or_else(|| unknown("direction", &name, all))
 }
 
 /// The partitions that are meant: those named, once each and in order, or all.
@@ -51,7 +51,7 @@ pub(super) fn partitions(dataset: &Dataset, mut named: Vec<u32>) -> Result<Vec<u
     named.dedup();
     match named.last() {
         Some(&last) if last >= dataset.parts() => {
-            Err(unknown("partition", last, [format!("0 to {}", dataset.parts() - 1)]))
+            Err(unknown("partition", &last, [format!("0 to {}", dataset.parts() - 1)]))
         }
         _ => Ok(named),
     }
@@ -60,11 +60,11 @@ pub(super) fn partitions(dataset: &Dataset, mut named: Vec<u32>) -> Result<Vec<u
 /// The place of a feature by its name.
 pub(super) fn feature(features: &[FeatureInfo], name: &str) -> Result<usize, Refusal> {
     let place = features.iter().position(|info| info.name == name);
-    place.ok_or_else(|| unknown("feature", name, features.iter().map(|info| &info.name)))
+    place.ok_or_else(|| unknown("feature", &name, features.iter().map(|info| &info.name)))
 }
 
 /// Fails with the first id that is not below a count.
-pub(super) fn ids(kind: &'static str, name: impl ToString, count: u64, ids: &[u64]) -> Result<(), Refusal> {
+pub(super) fn ids(kind: &'static str, name: &str, count: u64, ids: &[u64]) -> Result<(), Refusal> {
     match ids.iter().find(|&&id| id >= count) {
         None => Ok(()),
         Some(&id) => Err(Error::OutOfRange { kind, name: name.to_string(), id, count }.into()),
@@ -101,7 +101,7 @@ impl Slice {
     }
 }
 
-fn unknown(kind: &'static str, name: impl ToString, there_are: impl IntoIterator<Item: ToString>) -> Refusal {
+fn unknown(kind: &'static str, name: &impl ToString, there_are: impl IntoIterator<Item: ToString>) -> Refusal {
     let there_are: Vec<String> = there_are.into_iter().map(|name| name.to_string()).collect();
     let available = if there_are.is_empty() { "none".to_owned() } else { there_are.join(", ") };
     Error::Unknown { kind, name: name.to_string(), available }.into()

@@ -35,7 +35,7 @@ pub(super) async fn degrees(
         Ids::Stretch(0..nodes.count)
     } else {
         let (name, count, ids) = (nodes.name.clone(), nodes.count, request.ids);
-        aside(move || check::ids("node", name, count, &ids).map(|()| Ids::Listed(ids))).await?
+        aside(move || check::ids("node", &name, count, &ids).map(|()| Ids::Listed(ids))).await?
     };
     let wanted = Wanted { cluster, edge_type, direction, ids };
     Ok(parts(|parts| async move {

@@ -30,7 +30,10 @@ pub(super) fn anchor_labels(
         && cluster.list_type(negative, Direction::Out)? != anchor_type
     {
         let [positive, negative] = [positive, negative].map(|place| &dataset.edge_types()[place].name);
-        return Err(Refusal::invalid(format!("`{negative}` does not begin at `{}`, as `{positive}` does", positive.src)));
+        return Err(Refusal::invalid(format!(
+            "`{negative}` does not begin at `{}`, as `{positive}` does",
+            positive.src
+        )));
     }
     let split = check::split(&dataset.node_types()[anchor_type], request.split.as_deref())?;
     let partitions = check::partitions(dataset, request.partitions)?;
@@ -45,11 +48,11 @@ pub(super) fn anchor_labels(
         for places in stretches(anchors.len(), ELEMENTS) {
             parts.send(AnchorLabelsResponse { anchors: anchors.at(places), ..part.clone() }).await?;
         }
-        let positives = |positive_counts, positives| AnchorLabelsResponse { positive_counts, positives, ..part.clone() };
+        let positives =
+            |positive_counts, positives| AnchorLabelsResponse { positive_counts, positives, ..part.clone() };
         Labels { cluster: &cluster, edge_type: positive, most }.send(&anchors, &parts, positives).await?;
         if let Some(edge_type) = negative {
-            let part =
-                |negative_counts, negatives| AnchorLabelsResponse { negative_counts, negatives, ..part.clone() };
+            let part = |negative_counts, negatives| AnchorLabelsResponse { negative_counts, negatives, ..part.clone() };
             Labels { cluster: &cluster, edge_type, most }.send(&anchors, &parts, part).await?;
         }
         Ok(())

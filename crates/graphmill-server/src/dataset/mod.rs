@@ -79,10 +79,7 @@ impl DatasetService for DatasetApi {
         Ok(rows::rows(&self.cluster, request.into_inner()).await?)
     }
 
-    async fn edge_index(
-        &self,
-        request: Request<EdgeIndexRequest>,
-    ) -> Result<Response<Self::EdgeIndexStream>, Status> {
+    async fn edge_index(&self, request: Request<EdgeIndexRequest>) -> Result<Response<Self::EdgeIndexStream>, Status> {
         Ok(edges::edge_index(&self.cluster, request.into_inner())?)
     }
 

@@ -25,7 +25,7 @@ pub(super) async fn original_ids(
     let node_type = check::node_type(&cluster.dataset, request.node_type.as_deref())?;
     let info = &cluster.dataset.node_types()[node_type];
     let (name, count, ids) = (info.name.clone(), info.count, request.ids);
-    let ids = aside(move || check::ids("node", name, count, &ids).map(|()| ids)).await?;
+    let ids = aside(move || check::ids("node", &name, count, &ids).map(|()| ids)).await?;
     Ok(parts(move |parts| async move {
         for places in stretches(ids.len(), AT_ONCE) {
             let originals = originals_of(&cluster, node_type, &ids[places]).await?;

@@ -24,7 +24,7 @@ pub(super) async fn rows(
     let cluster = Arc::clone(cluster);
     let Wanted { source, info, kind, name } = wanted(&cluster.dataset, request.of)?;
     let (count, ids) = (cluster.book(source)?.count(), request.ids);
-    let ids = aside(move || check::ids(kind, name, count, &ids).map(|()| ids)).await?;
+    let ids = aside(move || check::ids(kind, &name, count, &ids).map(|()| ids)).await?;
     let row_bytes = info.row_bytes().unwrap_or(1).max(1) as usize;
     let at_once = (GATHERED.0 / row_bytes).clamp(1, GATHERED.1);
     Ok(parts(|parts| async move {
@@ -61,7 +61,8 @@ fn wanted(dataset: &Dataset, of: Option<Of>) -> Result<Wanted, Refusal> {
         Some(Of::NodeLabel(asked)) => {
             let node_type = check::node_type(dataset, asked.node_type.as_deref())?;
             let info = &dataset.node_types()[node_type];
-            let label = info.label.ok_or_else(|| Refusal::invalid(format!("nodes of `{}` have no label", info.name)))?;
+            let label =
+                info.label.ok_or_else(|| Refusal::invalid(format!("nodes of `{}` have no label", info.name)))?;
             let source = Source::Label { node_type };
             Ok(Wanted { source, info: label.as_feature(), kind: "node", name: info.name.clone() })
         }

@@ -3,17 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use graphmill_graph::{
-    BookInfo, Dataset, Direction, EdgeRole, EdgeTypeName, FeatureInfo, LabelKind, Manifest, OpenOptions, Split,
-};
-use graphmill_testing::{
-    Assignment, ModelEdges, ModelGraph, ModelOriginals, placed_graphs, sample, tempdir, write,
-};
+use graphmill_graph::{Dataset, Direction, EdgeRole, EdgeTypeName, LabelKind, Manifest, OpenOptions, Split};
+use graphmill_testing::{Assignment, ModelEdges, ModelGraph, ModelOriginals, placed_graphs, sample, tempdir, write};
 use graphmill_wire::proto::dataset_service_server::DatasetService;
 use graphmill_wire::proto::{
-    AnchorLabelsRequest, Code, DegreesRequest, DescribeRequest, EdgeFeature, EdgeIndexRequest, EdgeType,
-    LookupRequest, LookupResponse, NodeFeature, NodeIdsRequest, NodeIdsResponse, NodeLabel, NodePartitionsRequest,
-    OriginalId, OriginalIdsRequest, OriginalIdsResponse, PartitionBookRequest, Read, RowsRequest, Slice, original_id,
+    AnchorLabelsRequest, Code, DegreesRequest, DescribeRequest, EdgeFeature, EdgeIndexRequest, EdgeType, LookupRequest,
+    LookupResponse, NodeFeature, NodeIdsRequest, NodeIdsResponse, NodeLabel, NodePartitionsRequest, OriginalId,
+    OriginalIdsRequest, OriginalIdsResponse, PartitionBookRequest, Read, RowsRequest, Slice, original_id,
     partition_book_request, rows_request,
 };
 use graphmill_wire::read::{self, Request as _};
@@ -32,12 +28,8 @@ struct World {
     dataset: Arc<Dataset>,
     api: DatasetApi,
     runtime: tokio::runtime::Runtime,
-    folder: tempfile_guard::Guard,
-}
-
-/// Keeps a dataset's files while it is open.
-mod tempfile_guard {
-    pub(super) type Guard = Box<dyn AsRef<std::path::Path>>;
+    /// The dataset's files, while it is open.
+    _folder: Box<dyn AsRef<std::path::Path>>,
 }
 
 impl World {
@@ -48,7 +40,7 @@ impl World {
         let dataset = Arc::new(Dataset::open(&path).unwrap());
         let api = DatasetApi::new(Cluster::new(Arc::clone(&dataset), Vec::new()).unwrap());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        Self { graph, layouts, assignment, dataset, api, runtime, folder: Box::new(folder) }
+        Self { graph, layouts, assignment, dataset, api, runtime, _folder: Box::new(folder) }
     }
 
     fn sample() -> Self {
@@ -147,13 +139,13 @@ proptest! {
                 });
                 let members = match split {
                     None => owned.clone(),
-                    Some(split) => match nodes.split(split) {
-                        Some(members) => members & &owned,
-                        None => {
+                    Some(split) => {
+                        let Some(members) = nodes.split(split) else {
                             prop_assert!(found.unwrap_err().message().contains("there is no split"));
                             continue;
-                        }
-                    },
+                        };
+                        members & &owned
+                    }
                 };
                 prop_assert_eq!(found.unwrap(), sliced(&members.into_iter().collect::<Vec<_>>(), slice));
             }
@@ -433,7 +425,9 @@ fn what_cannot_be_is_refused_in_words() {
     let refused = |found: Result<(), Status>, words: &[&str]| {
         let status = found.unwrap_err();
         assert_eq!(status.code(), tonic::Code::InvalidArgument, "{status}");
-        words.iter().for_each(|word| assert!(status.message().contains(word), "{status}"));
+        for word in words {
+            assert!(status.message().contains(word), "{status}");
+        }
     };
     let papers = NodeIdsRequest { node_type: Some("paper".to_owned()), ..NodeIdsRequest::default() };
     let ids = |request| world.node_ids(request).map(drop);
@@ -468,7 +462,8 @@ fn what_cannot_be_is_refused_in_words() {
     refused(degrees("in", vec![9], false), &["node id 9"]);
     refused(degrees("in", vec![0], true), &["not both"]);
     let likes = EdgeType { src: "author".to_owned(), relation: "likes".to_owned(), dst: "paper".to_owned() };
-    let request = AnchorLabelsRequest { positive: Some(cites), negative: Some(likes), ..AnchorLabelsRequest::default() };
+    let request =
+        AnchorLabelsRequest { positive: Some(cites), negative: Some(likes), ..AnchorLabelsRequest::default() };
     let labels = world.read(world.api.anchor_labels(Request::new(request))).map(drop);
     refused(labels, &["author:likes:paper", "does not begin at `paper`"]);
     let nameless = LookupRequest { node_type: Some("paper".to_owned()), originals: vec![OriginalId { id: None }] };
@@ -481,7 +476,9 @@ fn a_peer_that_is_asked_for_what_it_does_not_have_says_that_others_may() {
     let options = OpenOptions { partitions: Some(vec![0]), ..OpenOptions::default() };
     let dataset = Dataset::open_with(world.dataset.path(), &options).unwrap();
     let request = NodeIdsRequest {
-        node_type: Some("paper".to_owned()), split: Some("train".to_owned()), ..NodeIdsRequest::default()
+        node_type: Some("paper".to_owned()),
+        split: Some("train".to_owned()),
+        ..NodeIdsRequest::default()
     };
     let refusal = answer_read(&dataset, &NodeIdsRequest::head(vec![1]), &read::body(&request)).unwrap_err();
     assert_eq!(refusal.code, Code::Unavailable);
