@@ -9,6 +9,6 @@ mod loader;
 mod remote;
 
 pub use error::{Error, Result};
-pub use remote::{ConnectOptions, Remote, Seeding, Traffic, Transport};
-pub use loader::{Batches, Loader, Options, Report, State};
 pub use graphmill_sample::SeedList;
+pub use loader::{Batches, Loader, Options, Report, State};
+pub use remote::{ConnectOptions, Remote, Seeding, Traffic, Transport};

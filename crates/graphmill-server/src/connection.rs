@@ -201,7 +201,10 @@ async fn read(
                 Ok(())
             }
             Message::Ping(_) => {
-                outlet.send_message(Header { request: frame.header.request, ..Header::new(Kind::Pong) }, Message::Pong(proto::Pong {}));
+                outlet.send_message(
+                    Header { request: frame.header.request, ..Header::new(Kind::Pong) },
+                    Message::Pong(proto::Pong {}),
+                );
                 Ok(())
             }
             Message::Ask(_) | Message::Gather(_) | Message::Read(_) if !is_client => {
@@ -253,9 +256,8 @@ async fn take_question(
     reader.read_body(body.bytes_mut()).await.map_err(|error| error.to_string())?;
     let (core, outlet) = (Arc::clone(core), Arc::clone(outlet));
     Arc::clone(&core.work).urgent(move |memory| {
-        let answered = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            answer(&core, &outlet, &frame, &body, memory)
-        }));
+        let answered =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| answer(&core, &outlet, &frame, &body, memory)));
         let refusal = match answered {
             Ok(Ok(())) => None,
             Ok(Err(refusal)) => Some(refusal),

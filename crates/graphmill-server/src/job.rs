@@ -93,7 +93,8 @@ fn run(core: &Arc<Core>, mut job: Box<Job>, mut replies: Vec<(usize, Result<Answ
             return job.abandon(core);
         }
         let asking = Asking::new(core);
-        let outcome = catch_unwind(AssertUnwindSafe(|| job.advance(core, std::mem::take(&mut replies), &asking, memory)));
+        let outcome =
+            catch_unwind(AssertUnwindSafe(|| job.advance(core, std::mem::take(&mut replies), &asking, memory)));
         match outcome {
             Ok(Ok(true)) => return job.finish(core),
             Ok(Ok(false)) => match asking.wait(job) {
@@ -105,7 +106,8 @@ fn run(core: &Arc<Core>, mut job: Box<Job>, mut replies: Vec<(usize, Result<Answ
                 *memory = Memory::default();
                 // What the machine was doing is unknown, so it does not go on.
                 job.machine = Some(Box::new(Machine::new(&job.channel.backend.plan)));
-                return job.fail(core, &Refusal::internal(format!("sampling panicked: {}", panic_message(panic.as_ref()))));
+                return job
+                    .fail(core, &Refusal::internal(format!("sampling panicked: {}", panic_message(panic.as_ref()))));
             }
         }
     }

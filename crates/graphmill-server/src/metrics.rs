@@ -71,7 +71,11 @@ impl Metrics {
         registry.register("backends", "Sampling backends", metrics.backends.clone());
         registry.register("clients", "Clients with a lease", metrics.clients.clone());
         registry.register("running_batches", "Batches under way", metrics.running.clone());
-        registry.register("buffered_bytes", "Bytes of batches that clients did not take yet", metrics.buffered_bytes.clone());
+        registry.register(
+            "buffered_bytes",
+            "Bytes of batches that clients did not take yet",
+            metrics.buffered_bytes.clone(),
+        );
         registry.register("scratch_bytes", "Bytes kept by resting samplers", metrics.scratch_bytes.clone());
         metrics
     }

@@ -147,11 +147,22 @@ impl Outlet {
     }
 
     /// Sends a batch; its channel is told when the client has taken it.
-    pub(crate) fn send_batch(&self, header: Header, mut head: proto::BatchHead, memory: BatchMemory, channel: ChannelId) {
+    pub(crate) fn send_batch(
+        &self,
+        header: Header,
+        mut head: proto::BatchHead,
+        memory: BatchMemory,
+        channel: ChannelId,
+    ) {
         let bytes = head.bytes;
         match memory {
             BatchMemory::Heap(buffer) => {
-                self.send(Out { header, message: Message::Batch(head), body: Body::Buffer(buffer), batch: Some((channel, bytes)) });
+                self.send(Out {
+                    header,
+                    message: Message::Batch(head),
+                    body: Body::Buffer(buffer),
+                    batch: Some((channel, bytes)),
+                });
             }
             BatchMemory::Slot(mut slot) => {
                 let (number, memory) = (slot.number, slot.memory.take());
@@ -165,7 +176,12 @@ impl Outlet {
                 if is_new {
                     let bytes = self.slot_bytes(number) as u64;
                     let message = Message::Slot(proto::Slot { slot: number as u32, bytes });
-                    self.send(Out { header: Header::new(message.kind()), message, body: Body::Slot(number as u32), batch: None });
+                    self.send(Out {
+                        header: Header::new(message.kind()),
+                        message,
+                        body: Body::Slot(number as u32),
+                        batch: None,
+                    });
                 }
                 head.slot = Some(number as u32);
                 self.send(Out { header, message: Message::Batch(head), body: Body::None, batch: None });

@@ -70,12 +70,8 @@ impl SamplingApi {
         }
         let wanted = open.seeds.as_ref().ok_or_else(|| Refusal::invalid("a channel needs seeds"))?;
         let seeds = seeds::resolve(&self.core.cluster, &self.cache, &backend.plan, wanted, listed).await?;
-        let cutting =
-            Cutting { batch_size: open.batch_size, shuffle: open.shuffle, drop_last: open.drop_last };
-        let bounds = Bounds {
-            credits: limit(open.max_credits, CREDITS) as usize,
-            bytes: limit(open.max_bytes, BYTES),
-        };
+        let cutting = Cutting { batch_size: open.batch_size, shuffle: open.shuffle, drop_last: open.drop_last };
+        let bounds = Bounds { credits: limit(open.max_credits, CREDITS) as usize, bytes: limit(open.max_bytes, BYTES) };
         let list = Arc::clone(&seeds);
         let word = tokio::task::spawn_blocking(move || list.word()).await;
         let word = word.map_err(|error| Refusal::internal(error.to_string()))?;
@@ -85,7 +81,13 @@ impl SamplingApi {
             self.core.work.scheduler(|scheduler| scheduler.add(id, bounds, Instant::now()));
             Channel::new(id, Arc::clone(&backend), client, open.worker, Arc::clone(&seeds), cutting)
         })?;
-        tracing::info!(channel = channel.id, backend = backend.id, worker = channel.worker, seeds = seeds.len(), "channel opened");
+        tracing::info!(
+            channel = channel.id,
+            backend = backend.id,
+            worker = channel.worker,
+            seeds = seeds.len(),
+            "channel opened"
+        );
         Ok(response(channel.id))
     }
 
@@ -144,7 +146,8 @@ impl SamplingApi {
 
     pub(crate) fn status(&self) -> StatusResponse {
         let core = &self.core;
-        let channels: Vec<ChannelStatus> = core.registry.channels().iter().map(|channel| self.describe(channel)).collect();
+        let channels: Vec<ChannelStatus> =
+            core.registry.channels().iter().map(|channel| self.describe(channel)).collect();
         let in_state = |state: &str| channels.iter().filter(|channel| channel.state == state).count() as u64;
         let backend = |backend: &Arc<crate::registry::Backend>| BackendStatus {
             backend: backend.id,
@@ -187,7 +190,8 @@ fn limit(asked: u64, (usual, most): (u64, u64)) -> u64 {
 }
 
 fn read_config(text: &str) -> Result<Config, Refusal> {
-    serde_json::from_str(text).map_err(|error| Refusal::invalid(format!("the sampler's configuration cannot be read: {error}")))
+    serde_json::from_str(text)
+        .map_err(|error| Refusal::invalid(format!("the sampler's configuration cannot be read: {error}")))
 }
 
 /// The configuration with everything said, so that two that mean the same are equal.
@@ -197,7 +201,10 @@ fn canonical(config: &Config) -> Result<Value, Refusal> {
 
 #[tonic::async_trait]
 impl SamplingService for SamplingApi {
-    async fn open_backend(&self, request: Request<OpenBackendRequest>) -> Result<Response<OpenBackendResponse>, Status> {
+    async fn open_backend(
+        &self,
+        request: Request<OpenBackendRequest>,
+    ) -> Result<Response<OpenBackendResponse>, Status> {
         Ok(Response::new(self.open_backend(request.into_inner()).await?))
     }
 

@@ -75,8 +75,9 @@ async fn edges(cluster: &Cluster, plan: &Plan) -> Result<SeedList, Refusal> {
         let ids: Vec<u64> = (start..(start + CHUNK).min(count)).collect();
         let ask = Ask::Neighbors { take: Take::All, stream: Stream::from_word(0), edge_ids: false };
         let limit = MOST;
-        let answer =
-            cluster.ask(&Need { batch: BatchId::default(), edge_type, direction, ask, ids: &ids, others: &[], limit }).await?;
+        let answer = cluster
+            .ask(&Need { batch: BatchId::default(), edge_type, direction, ask, ids: &ids, others: &[], limit })
+            .await?;
         for (&id, &count) in ids.iter().zip(&answer.counts) {
             owners.extend(std::iter::repeat_n(id, count as usize));
         }

@@ -254,7 +254,8 @@ async fn accept(
     // Dropped with this task, so that no connection outlives the server.
     let mut connections = JoinSet::new();
     let pages = http::watch(&core);
-    let mut sweep = tokio::time::interval((greeting.lease / 10).clamp(Duration::from_millis(20), Duration::from_secs(1)));
+    let mut sweep =
+        tokio::time::interval((greeting.lease / 10).clamp(Duration::from_millis(20), Duration::from_secs(1)));
     let watched = async |watch: &Option<Listener>| match watch {
         Some(listener) => listener.accept().await,
         None => std::future::pending().await,

@@ -147,12 +147,7 @@ impl Loader {
     ///
     /// # Errors
     /// When configuration, seeds or options do not fit each other or the dataset, or no server can be reached.
-    pub fn remote(
-        remote: &Arc<Remote>,
-        config: Config,
-        seeds: impl Into<Seeding>,
-        options: Options,
-    ) -> Result<Self> {
+    pub fn remote(remote: &Arc<Remote>, config: Config, seeds: impl Into<Seeding>, options: Options) -> Result<Self> {
         options.check()?;
         let seeding = seeds.into();
         if let Seeding::Listed(list) = &seeding {

@@ -110,7 +110,9 @@ pub(super) async fn describe(controls: &[Control], deadline: Duration) -> Result
                 asked.spawn(async move {
                     let mut service = DatasetServiceClient::new(control.transport());
                     let described = service.describe(DescribeRequest {}).await;
-                    described.map(tonic::Response::into_inner).map_err(|status| control.error("describe its dataset", &status))
+                    described
+                        .map(tonic::Response::into_inner)
+                        .map_err(|status| control.error("describe its dataset", &status))
                 });
             }
             while let Some(answered) = asked.join_next().await {

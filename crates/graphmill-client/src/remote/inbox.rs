@@ -220,7 +220,11 @@ impl Receiving {
             Some((_, reason)) => reason.clone(),
             None => self.source.describe_members(),
         };
-        Error::Late { what: format!("batch {g} of epoch {epoch}"), seconds: self.source.deadline().as_secs_f64(), reason }
+        Error::Late {
+            what: format!("batch {g} of epoch {epoch}"),
+            seconds: self.source.deadline().as_secs_f64(),
+            reason,
+        }
     }
 
     /// A round that failed is not waited for any more.

@@ -66,7 +66,12 @@ struct Connected {
 
 impl Member {
     /// Begins to keep a connection; to be called inside the runtime.
-    pub(super) fn start(control: Control, options: &ConnectOptions, client: [u8; 16], fingerprint: String) -> Arc<Self> {
+    pub(super) fn start(
+        control: Control,
+        options: &ConnectOptions,
+        client: [u8; 16],
+        fingerprint: String,
+    ) -> Arc<Self> {
         let greeting = proto::Hello {
             oldest_wire: graphmill_wire::OLDEST.into(),
             newest_wire: graphmill_wire::VERSION.into(),
@@ -167,7 +172,8 @@ impl Member {
     /// Connects, over the server's Unix socket if it is on this host and may be used.
     async fn connect(&self) -> Result<Connected, String> {
         let (first, welcome) = self.greet(&self.control.endpoint, false).await?;
-        let same_host = !welcome.unix_socket.is_empty() && welcome.host == graphmill_net::host_id() && !welcome.host.is_empty();
+        let same_host =
+            !welcome.unix_socket.is_empty() && welcome.host == graphmill_net::host_id() && !welcome.host.is_empty();
         if self.transport == Transport::Socket || (self.transport == Transport::Auto && !same_host) {
             return Ok(first);
         }
@@ -271,9 +277,10 @@ impl Member {
                     }
                 }
                 Message::Slot(slot) => {
-                    let mapped = frame.fd.ok_or("no descriptor came along".to_owned()).and_then(|fd| {
-                        MappedSlot::map(fd, slot.bytes as usize).map_err(|error| error.to_string())
-                    });
+                    let mapped = frame
+                        .fd
+                        .ok_or("no descriptor came along".to_owned())
+                        .and_then(|fd| MappedSlot::map(fd, slot.bytes as usize).map_err(|error| error.to_string()));
                     match mapped {
                         Ok(mapped) => slots.add(slot.slot, mapped),
                         Err(reason) => return format!("cannot use its shared memory: {reason}"),

@@ -139,7 +139,9 @@ impl Remote {
                 service.status(StatusRequest {}).await
             });
             let status = status.and_then(|status| {
-                status.map(tonic::Response::into_inner).map_err(|status| member.control.error("ask for its status", &status))
+                status
+                    .map(tonic::Response::into_inner)
+                    .map_err(|status| member.control.error("ask for its status", &status))
             });
             (member.control.endpoint.clone(), status)
         };

@@ -89,8 +89,14 @@ impl RemoteSource {
     ) -> Result<(Arc<Self>, u64, u64)> {
         let config = serde_json::to_string(config).map_err(|error| Error::options(error.to_string()))?;
         let (cutting, prefetch) = (options.cutting(), options.prefetch.max(1));
-        let source =
-            Self { remote: Arc::clone(remote), config, seeding: Arc::new(seeding), cutting, prefetch, resting: Mutex::default() };
+        let source = Self {
+            remote: Arc::clone(remote),
+            config,
+            seeding: Arc::new(seeding),
+            cutting,
+            prefetch,
+            resting: Mutex::default(),
+        };
         let mut first = None;
         let mut unavailable = None;
         for member in 0..remote.members.len() {
@@ -159,7 +165,8 @@ impl RemoteSource {
         self.remote.block_on(async move {
             let mut service = SamplingServiceClient::new(control.transport());
             let request = OpenBackendRequest { run, key: String::new(), config: config.clone() };
-            let opened = service.open_backend(request).await.map_err(|status| control.error("open a backend", &status))?;
+            let opened =
+                service.open_backend(request).await.map_err(|status| control.error("open a backend", &status))?;
             let open = OpenChannel {
                 backend: opened.into_inner().backend,
                 client,
@@ -174,7 +181,8 @@ impl RemoteSource {
             };
             let first = OpenChannelRequest { part: Some(open_channel_request::Part::Open(open)) };
             let parts = tokio_stream::iter(std::iter::once(first).chain(Chunks { seeding, next: 0 }));
-            let opened = service.open_channel(parts).await.map_err(|status| control.error("open a channel", &status))?;
+            let opened =
+                service.open_channel(parts).await.map_err(|status| control.error("open a channel", &status))?;
             Ok(opened.into_inner())
         })?
     }
@@ -229,10 +237,9 @@ impl Iterator for Chunks {
         }
         self.next = place.end;
         let chunk = match list {
-            SeedList::All(_) => SeedChunk {
-                ids: place.flat_map(|id| (id as u64).to_le_bytes()).collect(),
-                ..SeedChunk::default()
-            },
+            SeedList::All(_) => {
+                SeedChunk { ids: place.flat_map(|id| (id as u64).to_le_bytes()).collect(), ..SeedChunk::default() }
+            }
             SeedList::Nodes(ids) => {
                 SeedChunk { ids: bytemuck::cast_slice(&ids[place]).to_vec(), ..SeedChunk::default() }
             }

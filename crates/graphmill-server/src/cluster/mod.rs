@@ -37,9 +37,8 @@ impl Cluster {
     /// A cluster whose peers are not connected yet.
     pub(crate) fn new(dataset: Arc<Dataset>, dialing: Vec<Dialing>) -> Result<Arc<Self>, Refusal> {
         let manifest = dataset.manifest();
-        let list_type = |info: &graphmill_graph::EdgeTypeInfo, direction| {
-            manifest.node_type(info.name.list_owner(direction))
-        };
+        let list_type =
+            |info: &graphmill_graph::EdgeTypeInfo, direction| manifest.node_type(info.name.list_owner(direction));
         let list_types = manifest
             .edge_types
             .iter()
@@ -87,9 +86,10 @@ impl Cluster {
 
     /// The node type whose lists an edge type has in a direction.
     pub(crate) fn list_type(&self, edge_type: usize, direction: Direction) -> Result<usize, graphmill_sample::Error> {
-        self.list_types.get(edge_type).map(|both| both[direction as usize]).ok_or_else(|| {
-            graphmill_sample::Error::Answer { reason: format!("there is no edge type {edge_type}") }
-        })
+        self.list_types
+            .get(edge_type)
+            .map(|both| both[direction as usize])
+            .ok_or_else(|| graphmill_sample::Error::Answer { reason: format!("there is no edge type {edge_type}") })
     }
 
     /// Waits until every partition has an owner.
@@ -117,7 +117,8 @@ impl Cluster {
     /// Why a partition cannot be reached.
     pub(crate) fn without_owner(&self, partition: u32) -> Refusal {
         let peers: Vec<String> = self.peers.iter().map(|peer| peer.describe()).collect();
-        let peers = if peers.is_empty() { "there are none; name them with --peers".to_owned() } else { peers.join("; ") };
+        let peers =
+            if peers.is_empty() { "there are none; name them with --peers".to_owned() } else { peers.join("; ") };
         Refusal::unavailable(format!(
             "partition {partition} of {} is neither here nor with a peer that can be reached ({peers})",
             self.dataset.parts()

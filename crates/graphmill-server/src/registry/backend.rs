@@ -142,6 +142,9 @@ mod tests {
         assert_eq!(difference(&ours, &ours), None);
         let theirs = json!({"seed": 1, "expand": {"neighbors": {"fanouts": [10]}}});
         let found = difference(&ours, &theirs).unwrap();
-        assert_eq!(found, "expand.neighbors.fanouts is [15,10] there and [10] here, labels is true there and null here");
+        assert_eq!(
+            found,
+            "expand.neighbors.fanouts is [15,10] there and [10] here, labels is true there and null here"
+        );
     }
 }

@@ -135,7 +135,11 @@ impl Registry {
     ///
     /// # Errors
     /// When its backend was closed meanwhile.
-    pub(crate) fn open(&self, backend: &Arc<Backend>, make: impl FnOnce(u64) -> Channel) -> Result<Arc<Channel>, Refusal> {
+    pub(crate) fn open(
+        &self,
+        backend: &Arc<Backend>,
+        make: impl FnOnce(u64) -> Channel,
+    ) -> Result<Arc<Channel>, Refusal> {
         let mut inner = lock(&self.inner);
         if !backend.add_channel() {
             return Err(Refusal::unavailable(format!("backend {} was closed; open it again", backend.id)));

@@ -12,7 +12,7 @@ use std::time::Instant;
 use anyhow::Context as _;
 use graphmill_client::{Loader, Options, SeedList};
 use graphmill_graph::{Dataset, Split};
-use graphmill_sample::{Batch, BatchId, Config, Pairs, Plan, Pool, Sampler, Seeds, Task, Times, View};
+use graphmill_sample::{Batch, BatchId, Config, Cut, Plan, Pool, Sampler, Task, Times, View};
 
 use super::sampler::{Opened, SamplerArgs};
 use crate::context::Context;
@@ -209,13 +209,8 @@ fn sample_all(args: &Args, dataset: &Dataset, config: Config, seeds: &SeedList) 
     let plan = Arc::new(Plan::new(config, dataset)?);
     let mut sampler = Sampler::new(plan, Arc::new(View::new(dataset)), Pool::new(1));
     let id = BatchId { epoch: args.epoch, g: args.batch.unwrap_or(0), repeated: false };
-    let batch = match seeds {
-        SeedList::Nodes(ids) => sampler.sample(Seeds::Nodes(ids), id)?,
-        SeedList::Pairs { src, dst, classes } => {
-            let positions: Vec<u64> = (0..src.len() as u64).collect();
-            let pairs = Pairs { positions: &positions, src, dst, classes: classes.as_deref() };
-            sampler.sample(Seeds::Pairs(pairs), id)?
-        }
-    };
+    let mut cut = Cut::default();
+    cut.fill(seeds, 0..seeds.len() as u64);
+    let batch = sampler.sample(cut.seeds(seeds), id)?;
     Ok((batch, sampler.times()))
 }
