@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, demo, generate, ingest, inspect, partition, sample, serve};
+use crate::commands::{bench, demo, generate, ingest, inspect, partition, rank, sample, serve};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,13 +39,15 @@ pub(crate) enum Command {
     Inspect(inspect::Args),
     Sample(Box<sample::Args>),
     Serve(Box<serve::Args>),
+    #[command(hide = true)]
+    Rank(rank::Args),
     Bench(bench::Args),
 }
 
 impl Command {
     /// Whether it makes files that must not be left half done.
     pub(crate) fn writes(&self) -> bool {
-        !matches!(self, Self::Inspect(_) | Self::Sample(_) | Self::Serve(_) | Self::Bench(_))
+        !matches!(self, Self::Inspect(_) | Self::Sample(_) | Self::Serve(_) | Self::Rank(_) | Self::Bench(_))
     }
 }
 

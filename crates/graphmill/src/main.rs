@@ -8,6 +8,7 @@ mod commands;
 mod context;
 mod failure;
 mod interrupt;
+mod local;
 mod terminal;
 
 use std::process::ExitCode;

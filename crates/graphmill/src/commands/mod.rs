@@ -7,6 +7,7 @@ pub(crate) mod ingest;
 pub(crate) mod inspect;
 pub(crate) mod partition;
 pub(crate) mod sample;
+pub(crate) mod rank;
 mod sampler;
 pub(crate) mod serve;
 mod target;
@@ -25,6 +26,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> anyhow::Result<ExitCo
         Command::Partition(args) => partition::run(args, context),
         Command::Inspect(args) => inspect::run(args, context),
         Command::Sample(args) => sample::run(args, context),
+        Command::Rank(args) => rank::run(args, context),
         Command::Serve(args) => serve::run(args, context),
         Command::Bench(args) => bench::run(args, context),
     }

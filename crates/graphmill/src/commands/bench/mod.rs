@@ -1,6 +1,7 @@
 //! `graphmill bench`: how fast things are on this machine.
 
 mod ceiling;
+mod loader;
 mod sample;
 
 use std::process::ExitCode;
@@ -17,10 +18,12 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum What {
     Sample(Box<sample::Args>),
+    Loader(Box<loader::Args>),
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     match &args.what {
         What::Sample(args) => sample::run(args, context),
+        What::Loader(args) => loader::run(args, context),
     }
 }

@@ -170,17 +170,23 @@ fn config(args: &Args, dataset: &Dataset) -> anyhow::Result<Config> {
     let mut config = args.sampler.config()?;
     config.edge_ids = args.edge_ids;
     if args.features {
-        for info in dataset.node_types() {
-            for feature in &info.features {
-                if !config.features.contains(&feature.name) {
-                    config.features.push(feature.name.clone());
-                }
-            }
-            config.labels |= info.label.is_some();
-        }
-        anyhow::ensure!(!config.features.is_empty(), "no node type has features to gather");
+        all_features(&mut config, dataset)?;
     }
     Ok(config)
+}
+
+/// Asks for all features and labels of nodes.
+pub(super) fn all_features(config: &mut Config, dataset: &Dataset) -> anyhow::Result<()> {
+    for info in dataset.node_types() {
+        for feature in &info.features {
+            if !config.features.contains(&feature.name) {
+                config.features.push(feature.name.clone());
+            }
+        }
+        config.labels |= info.label.is_some();
+    }
+    anyhow::ensure!(!config.features.is_empty(), "no node type has features to gather");
+    Ok(())
 }
 
 /// Everything there is to sample from.

@@ -14,7 +14,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::context::Context;
 use crate::terminal::{logs, numbers, output};
 
-pub(crate) use settings::Settings;
+pub(crate) use settings::endpoints;
+use settings::Settings;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,0 +1,297 @@
+//! `graphmill bench loader`: servers and ranks as real processes.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use graphmill_graph::{Dataset, Manifest};
+use graphmill_sample::Config;
+
+use crate::commands::rank::{Order, Pulled, SeedsName, TransportName};
+use crate::commands::sampler::SamplerArgs;
+use crate::context::Context;
+use crate::local::{Process, ServerOptions, Servers};
+use crate::terminal::numbers::parse_count;
+use crate::terminal::{numbers, output, table};
+
+const EXAMPLES: &str = "\
+Examples:
+  graphmill bench loader g --fanouts 15,10 --features
+  graphmill bench loader g2 --servers 2 --fanouts 15,10 --transport tcp --json
+  graphmill bench loader g --ranks 3 --seed-counts 1M,100k,10k --fanouts 15,10 --seconds 20    fairness";
+
+/// Measure how fast ranks get batches from servers, each a process of its own
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The dataset
+    #[arg(value_name = "DIR")]
+    dataset: PathBuf,
+
+    #[command(flatten)]
+    sampler: SamplerArgs,
+
+    /// Servers; each has its share of the partitions
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    servers: usize,
+
+    /// Ranks
+    #[arg(long, value_name = "R", default_value_t = 1)]
+    ranks: u32,
+
+    /// How batches come
+    #[arg(long, value_enum, default_value_t = TransportName::Shm)]
+    transport: TransportName,
+
+    /// Seeds per batch
+    #[arg(long, value_name = "B", default_value = "1024", value_parser = parse_count)]
+    batch_size: u64,
+
+    /// Gather all features and labels of the nodes into the batches
+    #[arg(long)]
+    features: bool,
+
+    /// Seconds to measure, after one to warm up
+    #[arg(long, value_name = "T", default_value_t = 10.0)]
+    seconds: f64,
+
+    /// Give each rank seeds of its own, so many: ranks are then compared as strangers to each other
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = parse_count)]
+    seed_counts: Vec<u64>,
+
+    /// Batches that each rank asks for ahead, per server
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    prefetch: usize,
+
+    /// Threads that sample, per server [default: the cores, shared]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+
+    /// Map the dataset instead of reading it into memory
+    #[arg(long)]
+    mmap: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was measured.
+#[derive(Debug, serde::Serialize)]
+struct Measured {
+    seeds_per_s: f64,
+    edges_per_s: f64,
+    bytes_per_s: f64,
+    batches_per_s: f64,
+    nodes_per_batch: f64,
+    edges_per_batch: f64,
+    bytes_per_batch: f64,
+    /// From the start of the servers to the first batch of a rank.
+    start_to_first_batch_s: f64,
+    /// Jain's index of the work that ranks were served.
+    fairness: f64,
+    /// The part of its time that a rank waited for batches.
+    waited: f64,
+    socket_bytes: u64,
+    shared_bytes: u64,
+    copied_bytes: u64,
+    /// What servers sent each other, per batch.
+    peer_bytes_per_batch: f64,
+    servers: usize,
+    ranks: u32,
+    transport: TransportName,
+    batch_size: u64,
+    seconds: f64,
+    per_rank_seeds_per_s: Vec<f64>,
+    config: Config,
+}
+
+/// The first second is not counted.
+const WARM: f64 = 1.0;
+
+pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(args.ranks >= 1, "there must be a rank");
+    anyhow::ensure!(
+        args.seed_counts.is_empty() || args.seed_counts.len() == args.ranks as usize,
+        "there are {} ranks and {} seed counts; give one for each rank",
+        args.ranks,
+        args.seed_counts.len()
+    );
+    let manifest = Manifest::read(&args.dataset)?;
+    let config = config(args, &Dataset::open(&args.dataset)?)?;
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = args.threads.unwrap_or_else(|| (cores / args.servers).max(1));
+    let began = Instant::now();
+    context.note("starting servers");
+    let options = ServerOptions { servers: args.servers, mmap: args.mmap, threads };
+    let servers = Servers::start(&args.dataset, manifest.parts, options)?;
+    context.note("measuring");
+    let (first, ranks) = pull(args, &servers.addresses, &config, began)?;
+    let peer_bytes = peer_bytes(&servers.addresses);
+    servers.end()?;
+    let measured = summarise(args, config, first, &ranks, peer_bytes)?;
+    if args.json {
+        output::print_json(&measured)?;
+    } else {
+        output::print(&render(&measured))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn config(args: &Args, dataset: &Dataset) -> anyhow::Result<Config> {
+    let mut config = args.sampler.config()?;
+    if args.features {
+        super::sample::all_features(&mut config, dataset)?;
+    }
+    Ok(config)
+}
+
+/// Starts the ranks and listens to them; when the first batch came, and what each rank told.
+fn pull(
+    args: &Args,
+    servers: &[String],
+    config: &Config,
+    began: Instant,
+) -> anyhow::Result<(Duration, Vec<Vec<Pulled>>)> {
+    let (sender, receiver) = mpsc::channel();
+    let mut processes = Vec::new();
+    for rank in 0..args.ranks {
+        let own = args.seed_counts.get(rank as usize);
+        let links = matches!(config.task, graphmill_sample::Task::Links { .. });
+        let order = Order {
+            servers: servers.to_vec(),
+            transport: args.transport,
+            config: config.clone(),
+            seeds: match own {
+                Some(&count) => SeedsName::First(count),
+                None if links => SeedsName::Edges,
+                None => SeedsName::All,
+            },
+            batch_size: args.batch_size as usize,
+            prefetch: args.prefetch,
+            rank: if own.is_some() { 0 } else { rank },
+            world_size: if own.is_some() { 1 } else { args.ranks },
+            epochs: None,
+            seconds: Some(args.seconds + WARM),
+        };
+        let name = format!("rank {rank}");
+        let mut process = Process::start(&name, &["rank".to_owned(), serde_json::to_string(&order)?])?;
+        let (lines, sender) = (process.lines(), sender.clone());
+        std::thread::spawn(move || {
+            for line in lines {
+                let told = line.map_err(anyhow::Error::from).and_then(|line| Ok(serde_json::from_str::<Pulled>(&line)?));
+                if sender.send((rank, told)).is_err() {
+                    return;
+                }
+            }
+        });
+        processes.push(process);
+    }
+    drop(sender);
+    let mut first = None;
+    let mut ranks: Vec<Vec<Pulled>> = vec![Vec::new(); args.ranks as usize];
+    let deadline = Duration::from_secs_f64(args.seconds + WARM + 120.0);
+    while ranks.iter().any(|told| !told.last().is_some_and(|last| last.done)) {
+        let (rank, told) = receiver.recv_timeout(deadline).context("a rank ended before it was done")?;
+        let told = told.with_context(|| format!("rank {rank} said something strange"))?;
+        first.get_or_insert_with(|| began.elapsed());
+        ranks[rank as usize].push(told);
+    }
+    processes.into_iter().try_for_each(Process::end)?;
+    Ok((first.unwrap_or_default(), ranks))
+}
+
+/// What servers sent each other so far.
+fn peer_bytes(servers: &[String]) -> u64 {
+    let endpoints = crate::commands::serve::endpoints(servers).unwrap_or_default();
+    let Ok(remote) = graphmill_client::Remote::connect(&endpoints, graphmill_client::ConnectOptions::default()) else {
+        return 0;
+    };
+    let statuses = remote.status().into_iter().filter_map(|(_, status)| status.ok());
+    statuses.flat_map(|status| status.peers).map(|peer| peer.bytes_sent + peer.bytes_received).sum()
+}
+
+/// What a rank did after the warm-up.
+fn counted(told: &[Pulled]) -> Option<(Pulled, Pulled)> {
+    let from = told.iter().find(|told| told.seconds >= WARM)?;
+    let to = told.last()?;
+    (to.seconds > from.seconds).then_some((*from, *to))
+}
+
+fn summarise(
+    args: &Args,
+    config: Config,
+    first: Duration,
+    ranks: &[Vec<Pulled>],
+    peer_bytes: u64,
+) -> anyhow::Result<Measured> {
+    let spans: Vec<(Pulled, Pulled)> = ranks.iter().filter_map(|told| counted(told)).collect();
+    anyhow::ensure!(spans.len() == ranks.len(), "a rank had too few batches to measure; give more --seconds");
+    let rate = |of: fn(&Pulled) -> u64| {
+        spans.iter().map(|(from, to)| (of(to) - of(from)) as f64 / (to.seconds - from.seconds)).sum::<f64>()
+    };
+    let total = |of: fn(&Pulled) -> u64| ranks.iter().filter_map(|told| told.last()).map(of).sum::<u64>() as f64;
+    let batches = total(|told| told.batches).max(1.0);
+    let work: Vec<f64> = spans
+        .iter()
+        .map(|(from, to)| ((to.bytes - from.bytes) + 64 * (to.edges - from.edges)) as f64 / (to.seconds - from.seconds))
+        .collect();
+    let waited: f64 = spans.iter().map(|(from, to)| (to.waited - from.waited) / (to.seconds - from.seconds)).sum();
+    Ok(Measured {
+        seeds_per_s: rate(|told| told.seeds),
+        edges_per_s: rate(|told| told.edges),
+        bytes_per_s: rate(|told| told.bytes),
+        batches_per_s: rate(|told| told.batches),
+        nodes_per_batch: total(|told| told.nodes) / batches,
+        edges_per_batch: total(|told| told.edges) / batches,
+        bytes_per_batch: total(|told| told.bytes) / batches,
+        start_to_first_batch_s: first.as_secs_f64(),
+        fairness: jain(&work),
+        waited: waited / ranks.len() as f64,
+        socket_bytes: total(|told| told.socket_bytes) as u64,
+        shared_bytes: total(|told| told.shared_bytes) as u64,
+        copied_bytes: total(|told| told.copied_bytes) as u64,
+        peer_bytes_per_batch: peer_bytes as f64 / 2.0 / batches,
+        servers: args.servers,
+        ranks: args.ranks,
+        transport: args.transport,
+        batch_size: args.batch_size,
+        seconds: args.seconds,
+        per_rank_seeds_per_s: spans.iter().map(|(from, to)| (to.seeds - from.seeds) as f64 / (to.seconds - from.seconds)).collect(),
+        config,
+    })
+}
+
+/// Jain's index: 1 when all have the same, 1/n when one has everything.
+pub(crate) fn jain(shares: &[f64]) -> f64 {
+    let (sum, squares) = (shares.iter().sum::<f64>(), shares.iter().map(|share| share * share).sum::<f64>());
+    if squares > 0.0 { sum * sum / (shares.len() as f64 * squares) } else { 1.0 }
+}
+
+fn render(measured: &Measured) -> String {
+    let mut facts = vec![
+        ("seeds/s", numbers::approximate(measured.seeds_per_s)),
+        ("edges/s", numbers::approximate(measured.edges_per_s)),
+        ("bytes/s", numbers::bytes(measured.bytes_per_s as u64)),
+        (
+            "batch",
+            format!(
+                "{} nodes, {} edges, {}",
+                numbers::count(measured.nodes_per_batch as u64),
+                numbers::count(measured.edges_per_batch as u64),
+                numbers::bytes(measured.bytes_per_batch as u64),
+            ),
+        ),
+        ("first batch after", format!("{:.2} s", measured.start_to_first_batch_s)),
+        ("ranks waited", format!("{:.0}% of their time", 100.0 * measured.waited)),
+    ];
+    if measured.ranks > 1 {
+        facts.push(("fairness", format!("{:.3} (Jain's index of work)", measured.fairness)));
+    }
+    if measured.servers > 1 {
+        facts.push(("between servers", format!("{} per batch", numbers::bytes(measured.peer_bytes_per_batch as u64))));
+    }
+    table::of_facts(facts)
+}

@@ -1,0 +1,168 @@
+//! `graphmill rank`: a process that pulls batches and reads every byte of them. The demo and the benchmarks start it; what
+//! it prints, an object a line, is for them.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use graphmill_client::{ConnectOptions, Loader, Options, Remote, Seeding, Transport};
+use graphmill_graph::Split;
+use graphmill_sample::{Batch, Config, SeedList};
+use serde::{Deserialize, Serialize};
+
+use crate::commands::serve::endpoints;
+use crate::context::Context;
+use crate::terminal::output;
+
+/// How often it says how far it is.
+const TELLING: Duration = Duration::from_millis(200);
+
+/// Pull batches and read them (started by demo and bench)
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to pull, as JSON
+    #[arg(value_name = "JSON")]
+    order: String,
+}
+
+/// What a rank is told.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) servers: Vec<String>,
+    pub(crate) transport: TransportName,
+    pub(crate) config: Config,
+    pub(crate) seeds: SeedsName,
+    pub(crate) batch_size: usize,
+    pub(crate) prefetch: usize,
+    pub(crate) rank: u32,
+    pub(crate) world_size: u32,
+    /// Epochs to pull, or as many as fit into some seconds.
+    pub(crate) epochs: Option<u64>,
+    pub(crate) seconds: Option<f64>,
+}
+
+/// How batches come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TransportName {
+    /// Over TCP
+    Tcp,
+    /// Over a Unix socket
+    Uds,
+    /// In shared memory
+    Shm,
+}
+
+/// The seeds.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum SeedsName {
+    All,
+    Edges,
+    Split(String),
+    /// The first so many nodes.
+    First(u64),
+}
+
+/// What a rank has pulled so far.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct Pulled {
+    /// Seconds since the rank began to measure.
+    pub(crate) seconds: f64,
+    pub(crate) epochs: u64,
+    pub(crate) batches: u64,
+    pub(crate) total_batches: u64,
+    pub(crate) seeds: u64,
+    pub(crate) nodes: u64,
+    pub(crate) edges: u64,
+    pub(crate) bytes: u64,
+    /// Seconds in which the rank waited for a batch.
+    pub(crate) waited: f64,
+    pub(crate) socket_bytes: u64,
+    pub(crate) shared_bytes: u64,
+    pub(crate) copied_bytes: u64,
+    /// A sum over all words of all batches, so that they were read.
+    pub(crate) sum: u64,
+    /// Whether that was all.
+    pub(crate) done: bool,
+}
+
+pub(crate) fn run(args: &Args, _: &Context) -> anyhow::Result<ExitCode> {
+    let order: Order = serde_json::from_str(&args.order)?;
+    let transport = match order.transport {
+        TransportName::Tcp => Transport::Socket,
+        TransportName::Uds => Transport::UnixSocket,
+        TransportName::Shm => Transport::SharedMemory,
+    };
+    let worker = format!("rank {}", order.rank);
+    let connecting = ConnectOptions { transport, worker, ..ConnectOptions::default() };
+    let remote = Remote::connect(&endpoints(&order.servers)?, connecting)?;
+    let seeds = match &order.seeds {
+        SeedsName::All => Seeding::All,
+        SeedsName::Edges => Seeding::Edges,
+        SeedsName::Split(name) => Seeding::Split(name.parse::<Split>()?),
+        SeedsName::First(count) => Seeding::Listed(SeedList::All(*count)),
+    };
+    let options = Options {
+        batch_size: order.batch_size,
+        shuffle: true,
+        prefetch: order.prefetch,
+        rank: order.rank,
+        world_size: order.world_size,
+        ..Options::default()
+    };
+    let loader = Loader::remote(&remote, order.config.clone(), seeds, options)?;
+    pull(&loader, &remote, &order)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn pull(loader: &Loader, remote: &Arc<Remote>, order: &Order) -> anyhow::Result<()> {
+    let mut pulled = Pulled { total_batches: loader.len() as u64 * order.epochs.unwrap_or(0), ..Pulled::default() };
+    let began = Instant::now();
+    let mut told = began;
+    let out_of_time = |began: Instant| order.seconds.is_some_and(|seconds| began.elapsed().as_secs_f64() > seconds);
+    let mut epoch = 0;
+    while order.epochs.is_none_or(|epochs| epoch < epochs) && !out_of_time(began) && !loader.is_empty() {
+        let mut batches = loader.epoch(epoch);
+        loop {
+            let asked = Instant::now();
+            let Some(batch) = batches.next() else { break };
+            let batch = batch?;
+            pulled.waited += asked.elapsed().as_secs_f64();
+            add(&mut pulled, &batch);
+            drop(batch);
+            if pulled.batches == 1 || told.elapsed() > TELLING {
+                told = Instant::now();
+                tell(&mut pulled, remote, began)?;
+            }
+            if out_of_time(began) {
+                break;
+            }
+        }
+        epoch += 1;
+        pulled.epochs = epoch;
+    }
+    pulled.done = true;
+    tell(&mut pulled, remote, began)
+}
+
+fn add(pulled: &mut Pulled, batch: &Batch) {
+    pulled.batches += 1;
+    pulled.seeds += batch.batch_size() as u64;
+    pulled.nodes += batch.num_nodes() as u64;
+    pulled.edges += batch.num_edges() as u64;
+    pulled.bytes += batch.bytes().len() as u64;
+    // The buffer is a multiple of 64 bytes long.
+    let (words, _) = batch.bytes().as_chunks::<8>();
+    pulled.sum = words.iter().fold(pulled.sum, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)));
+}
+
+fn tell(pulled: &mut Pulled, remote: &Remote, began: Instant) -> anyhow::Result<()> {
+    let traffic = remote.traffic();
+    pulled.seconds = began.elapsed().as_secs_f64();
+    pulled.socket_bytes = traffic.socket_bytes;
+    pulled.shared_bytes = traffic.shared_bytes;
+    pulled.copied_bytes = traffic.copied_bytes;
+    output::print(&serde_json::to_string(pulled)?)?;
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! Servers and ranks as processes of this machine, for the demo and the benchmarks. They end with this process, however it
+//! ends: their standard input closes.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+
+/// How long a server may take to listen, beside loading its partitions.
+const LISTENING: Duration = Duration::from_secs(120);
+/// How long a process may take to end by itself.
+const ENDING: Duration = Duration::from_secs(15);
+
+/// A process of this binary.
+#[derive(Debug)]
+pub(crate) struct Process {
+    name: String,
+    child: Child,
+    /// Open while it is wanted.
+    stdin: Option<ChildStdin>,
+    stdout: Option<ChildStdout>,
+}
+
+impl Process {
+    pub(crate) fn start(name: &str, arguments: &[String]) -> anyhow::Result<Self> {
+        let binary = std::env::current_exe().context("cannot find this program's own file")?;
+        let mut command = Command::new(binary);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        Ok(Self { name: name.to_owned(), child, stdin, stdout })
+    }
+
+    /// What it prints, line by line; for one reader.
+    pub(crate) fn lines(&mut self) -> impl Iterator<Item = std::io::Result<String>> + Send + use<> {
+        let stdout = self.stdout.take();
+        stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines())
+    }
+
+    /// Asks it to end and waits; kills it if that takes too long.
+    pub(crate) fn end(mut self) -> anyhow::Result<()> {
+        drop(self.stdin.take());
+        let deadline = Instant::now() + ENDING;
+        loop {
+            if let Some(status) = self.child.try_wait().with_context(|| format!("cannot wait for {}", self.name))? {
+                anyhow::ensure!(status.success(), "{} ended with {status}", self.name);
+                return Ok(());
+            }
+            anyhow::ensure!(Instant::now() < deadline, "{} did not end within {} s", self.name, ENDING.as_secs());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+            // It may end at this very moment.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Servers of one dataset.
+#[derive(Debug)]
+pub(crate) struct Servers {
+    processes: Vec<Process>,
+    pub(crate) addresses: Vec<String>,
+    /// Their sockets.
+    _folder: tempfile::TempDir,
+}
+
+/// How servers are started.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ServerOptions {
+    pub(crate) servers: usize,
+    pub(crate) mmap: bool,
+    pub(crate) threads: usize,
+}
+
+impl Servers {
+    /// Starts servers; partition `i` is with server `i mod servers`. Loading is not waited for twice: all start at once.
+    pub(crate) fn start(dataset: &Path, parts: u32, options: ServerOptions) -> anyhow::Result<Self> {
+        let count = options.servers;
+        anyhow::ensure!(
+            count >= 1 && count <= parts as usize,
+            "{count} servers cannot share {parts} partitions; cut the dataset with `graphmill partition DIR --parts {count}`"
+        );
+        let folder = tempfile::Builder::new().prefix("graphmill-").tempdir().context("cannot make a temporary directory")?;
+        let socket = |server: usize| format!("unix:{}", folder.path().join(format!("{server}.sock")).display());
+        let mut processes = Vec::new();
+        for server in 0..count {
+            let partitions: Vec<String> =
+                (0..parts).filter(|part| *part as usize % count == server).map(|part| part.to_string()).collect();
+            let peers: Vec<String> = (0..count).filter(|other| *other != server).map(socket).collect();
+            let mut arguments = vec!["serve".to_owned(), dataset.display().to_string(), "--quiet".to_owned()];
+            let mut flag = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
+            flag("--partition", partitions.join(","));
+            flag("--listen", "127.0.0.1:0".to_owned());
+            if count > 1 {
+                flag("--listen", socket(server));
+                flag("--peers", peers.join(","));
+            }
+            flag("--threads", options.threads.to_string());
+            arguments.push("--until-stdin-closes".to_owned());
+            if options.mmap {
+                arguments.push("--mmap".to_owned());
+            }
+            processes.push(Process::start(&format!("server {server}"), &arguments)?);
+        }
+        let mut addresses = Vec::new();
+        for process in &mut processes {
+            let (sender, receiver) = std::sync::mpsc::channel();
+            let mut lines = process.lines();
+            // Its later output is read and dropped, so that it never waits for a reader.
+            std::thread::spawn(move || {
+                let _ = sender.send(lines.next());
+                lines.for_each(drop);
+            });
+            let line = receiver.recv_timeout(LISTENING).ok().flatten().transpose()?;
+            let address = line.as_deref().and_then(|line| line.strip_prefix("listening on "));
+            addresses.push(address.with_context(|| format!("{} does not listen", process.name))?.to_owned());
+        }
+        Ok(Self { processes, addresses, _folder: folder })
+    }
+
+    /// Ends all of them in good order.
+    pub(crate) fn end(self) -> anyhow::Result<()> {
+        self.processes.into_iter().try_for_each(Process::end)
+    }
+}
