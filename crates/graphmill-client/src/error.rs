@@ -38,6 +38,12 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// A dataset was asked for what cannot be, or answered so.
+    #[error("the dataset cannot be read: {reason}")]
+    Request {
+        /// What is wrong, and what to do.
+        reason: String,
+    },
     /// A batch could not be sampled on a server. Other batches are not affected.
     #[error("server {server}: {reason}")]
     Batch {
@@ -85,5 +91,9 @@ pub enum Error {
 impl Error {
     pub(crate) fn options(reason: impl Into<String>) -> Self {
         Self::Options { reason: reason.into() }
+    }
+
+    pub(crate) fn request(reason: impl Into<String>) -> Self {
+        Self::Request { reason: reason.into() }
     }
 }

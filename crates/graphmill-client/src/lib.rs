@@ -11,4 +11,7 @@ mod remote;
 pub use error::{Error, Result};
 pub use graphmill_sample::SeedList;
 pub use loader::{Batches, Loader, Options, Report, State};
-pub use remote::{ConnectOptions, Remote, Seeding, Traffic, Transport};
+pub use remote::{
+    AnchorLabels, ConnectOptions, EdgeIndex, EdgeLayout, Meta, Original, Padded, PartitionBook, Remote, RemoteDataset,
+    Rows, Seeding, ServerSlice, Shard, Traffic, Transport, rank_slices,
+};

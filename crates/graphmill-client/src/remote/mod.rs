@@ -1,8 +1,10 @@
 //! Storage servers as a client sees them: members that are reached, kept up with, and asked for batches.
 
 mod control;
+mod dataset;
 mod inbox;
 mod member;
+mod sharding;
 mod slots;
 mod source;
 
@@ -20,7 +22,9 @@ use crate::{Error, Result};
 use control::Control;
 use member::Member;
 
+pub use dataset::{AnchorLabels, EdgeIndex, EdgeLayout, Meta, Original, Padded, PartitionBook, RemoteDataset, Rows};
 pub(crate) use inbox::Receiving;
+pub use sharding::{ServerSlice, Shard, rank_slices};
 pub(crate) use source::RemoteSource;
 pub use source::Seeding;
 

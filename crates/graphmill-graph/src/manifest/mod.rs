@@ -597,6 +597,48 @@ impl Manifest {
         })
     }
 
+    /// The place of a node type; no name means the only one of a homogeneous graph.
+    ///
+    /// # Errors
+    /// When there is no such type, when a name is missing, or when one is given for a homogeneous graph.
+    pub fn resolve_node_type(&self, name: Option<&str>) -> Result<usize> {
+        match (name, self.homogeneous) {
+            (None, true) => Ok(0),
+            (Some(name), false) => self.node_type(name),
+            (Some(name), true) => Err(Error::Unknown {
+                kind: "node type",
+                name: name.to_owned(),
+                available: "none, the graph is homogeneous; leave the type out".to_owned(),
+            }),
+            (None, false) => Err(Error::Unknown {
+                kind: "node type",
+                name: String::new(),
+                available: listed(self.node_types.iter().map(|info| &info.name)),
+            }),
+        }
+    }
+
+    /// The place of an edge type; no name means the only one of a homogeneous graph.
+    ///
+    /// # Errors
+    /// As for [`Self::resolve_node_type`].
+    pub fn resolve_edge_type(&self, name: Option<&EdgeTypeName>) -> Result<usize> {
+        match (name, self.homogeneous) {
+            (None, true) if !self.edge_types.is_empty() => Ok(0),
+            (Some(name), false) => self.edge_type(name),
+            (Some(name), true) => Err(Error::Unknown {
+                kind: "edge type",
+                name: name.to_string(),
+                available: "none, the graph is homogeneous; leave the type out".to_owned(),
+            }),
+            (None, _) => Err(Error::Unknown {
+                kind: "edge type",
+                name: String::new(),
+                available: listed(self.edge_types.iter().map(|info| &info.name)),
+            }),
+        }
+    }
+
     /// Bytes of all arrays whose path inside their partition satisfies `select`.
     pub fn bytes_of(&self, select: impl Fn(&str) -> bool) -> u64 {
         let arrays = self.partitions.iter().flat_map(|partition| &partition.arrays);
