@@ -44,6 +44,16 @@ enum Stage {
     Rows(Rows),
 }
 
+/// How far a step went.
+enum Progress {
+    /// Questions were sent.
+    Waits,
+    /// All of the batch is in its memory.
+    Filled,
+    /// Its client is gone.
+    Unwanted,
+}
+
 /// A batch that is being filled.
 struct Rows {
     layout: Layout,
@@ -96,8 +106,9 @@ fn run(core: &Arc<Core>, mut job: Box<Job>, mut replies: Vec<(usize, Result<Answ
         let outcome =
             catch_unwind(AssertUnwindSafe(|| job.advance(core, std::mem::take(&mut replies), &asking, memory)));
         match outcome {
-            Ok(Ok(true)) => return job.finish(core),
-            Ok(Ok(false)) => match asking.wait(job) {
+            Ok(Ok(Progress::Filled)) => return job.finish(core),
+            Ok(Ok(Progress::Unwanted)) => return job.abandon(core),
+            Ok(Ok(Progress::Waits)) => match asking.wait(job) {
                 None => return,
                 Some((back, arrived)) => (job, replies) = (back, arrived),
             },
@@ -114,14 +125,14 @@ fn run(core: &Arc<Core>, mut job: Box<Job>, mut replies: Vec<(usize, Result<Answ
 }
 
 impl Job {
-    /// One step: whether the batch is finished. If it is not, its questions were sent.
+    /// One step: as far as it goes without an answer from a peer.
     fn advance(
         &mut self,
         core: &Core,
         replies: Vec<(usize, Result<Answered, Refusal>)>,
         asking: &Asking,
         memory: &mut Memory,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<Progress, Refusal> {
         let plan = Arc::clone(&self.channel.backend.plan);
         let Some(machine) = &mut self.machine else { return Err(Refusal::internal("a batch has no machine")) };
         match &mut self.stage {
@@ -140,7 +151,7 @@ impl Job {
             }
             Stage::Rows(rows) => {
                 rows.take(replies)?;
-                return Ok(true);
+                return Ok(Progress::Filled);
             }
         }
         loop {
@@ -155,18 +166,16 @@ impl Job {
                 continue;
             }
             ask_owners(core, machine, &mut self.splits, asking, memory)?;
-            return Ok(false);
+            return Ok(Progress::Waits);
         }
     }
 
-    /// Lays the batch out and fills it; what peers have is asked for. Says whether that was all.
-    fn gather(&mut self, core: &Core, asking: &Asking) -> Result<bool, Refusal> {
+    /// Lays the batch out and fills it; what peers have is asked for.
+    fn gather(&mut self, core: &Core, asking: &Asking) -> Result<Progress, Refusal> {
         let Some(machine) = &self.machine else { return Err(Refusal::internal("a batch has no machine")) };
         let plan = &self.channel.backend.plan;
         let layout = Layout::of(plan, machine);
-        let Some(outlet) = self.channel.outlet() else {
-            return Err(Refusal::unavailable("its client is not connected any more"));
-        };
+        let Some(outlet) = self.channel.outlet() else { return Ok(Progress::Unwanted) };
         let mut memory = outlet.memory(layout.bytes());
         let buffer = memory.bytes_mut();
         layout.write(plan, machine, buffer)?;
@@ -200,9 +209,9 @@ impl Job {
                 core.cluster.view.gather_to(Gather { source, ids: &ids }, &places, count, &mut buffer[tensor])?;
             }
         }
-        let done = asked.is_empty();
+        let progress = if asked.is_empty() { Progress::Filled } else { Progress::Waits };
         self.stage = Stage::Rows(Rows { layout, memory, asked });
-        Ok(done)
+        Ok(progress)
     }
 
     /// Sends the finished batch.

@@ -19,6 +19,9 @@ use crate::{Error, Result};
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(5);
 
+/// The longest manifest that is read.
+const LONGEST_MANIFEST: usize = 64 << 20;
+
 /// What requests travel over, with what each of them carries.
 pub(crate) type ControlTransport = InterceptedService<Channel, Credentials>;
 
@@ -108,7 +111,9 @@ pub(super) async fn describe(controls: &[Control], deadline: Duration) -> Result
             for control in controls {
                 let control = control.clone();
                 asked.spawn(async move {
-                    let mut service = DatasetServiceClient::new(control.transport());
+                    // The manifest of a graph in many partitions is long.
+                    let mut service =
+                        DatasetServiceClient::new(control.transport()).max_decoding_message_size(LONGEST_MANIFEST);
                     let described = service.describe(DescribeRequest {}).await;
                     described
                         .map(tonic::Response::into_inner)

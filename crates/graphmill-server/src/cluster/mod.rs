@@ -166,7 +166,9 @@ impl Cluster {
         let size = self.row_bytes(source)?;
         let mut rows = vec![0; ids.len() * size];
         let (here, places) = &split.shares[0];
-        self.view.gather_to(Gather { source, ids: here }, places, ids.len(), &mut rows)?;
+        if !here.is_empty() {
+            self.view.gather_to(Gather { source, ids: here }, places, ids.len(), &mut rows)?;
+        }
         for (places, reply) in replies {
             let answered = received(reply).await?;
             RowSplit::scatter(places, answered.body(), &mut rows, size)?;

@@ -172,19 +172,18 @@ impl Peer {
     pub(crate) async fn keep_connected(self: Arc<Self>, changed: impl Fn() + Send) {
         let mut pause = PAUSE.0;
         loop {
-            let reason = match timeout(CONNECT, self.connect()).await {
-                Err(_) => format!("no answer within {} s", CONNECT.as_secs()),
-                Ok(Err(reason)) => reason,
+            let (was_up, reason) = match timeout(CONNECT, self.connect()).await {
+                Err(_) => (false, format!("no answer within {} s", CONNECT.as_secs())),
+                Ok(Err(reason)) => (false, reason),
                 Ok(Ok((reader, writer, partitions))) => {
                     tracing::info!(peer = %self.dialing.endpoint, ?partitions, "connected to a peer");
                     pause = PAUSE.0;
                     let (sender, questions) = mpsc::unbounded_channel();
                     *lock(&self.state) = State::Up { partitions, questions: sender };
                     changed();
-                    self.exchange(reader, writer, questions).await
+                    (true, self.exchange(reader, writer, questions).await)
                 }
             };
-            let was_up = self.is_connected();
             *lock(&self.state) = State::Down(reason.clone());
             if was_up {
                 tracing::warn!(peer = %self.dialing.endpoint, reason, "lost a peer");
