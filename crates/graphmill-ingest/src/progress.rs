@@ -18,6 +18,8 @@ pub enum Unit {
     Rows,
     /// Bytes.
     Bytes,
+    /// Batches.
+    Batches,
 }
 
 /// Someone who watches a job.

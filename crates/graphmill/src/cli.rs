@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, demo, generate, ingest, inspect, partition, rank, sample, serve};
+use crate::commands::{bench, demo, generate, ingest, inspect, partition, rank, sample, serve, status};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,6 +39,7 @@ pub(crate) enum Command {
     Inspect(inspect::Args),
     Sample(Box<sample::Args>),
     Serve(Box<serve::Args>),
+    Status(status::Args),
     #[command(hide = true)]
     Rank(rank::Args),
     Bench(bench::Args),
@@ -47,7 +48,7 @@ pub(crate) enum Command {
 impl Command {
     /// Whether it makes files that must not be left half done.
     pub(crate) fn writes(&self) -> bool {
-        !matches!(self, Self::Inspect(_) | Self::Sample(_) | Self::Serve(_) | Self::Rank(_) | Self::Bench(_))
+        !matches!(self, Self::Inspect(_) | Self::Sample(_) | Self::Serve(_) | Self::Rank(_) | Self::Status(_) | Self::Bench(_))
     }
 }
 

@@ -3,13 +3,19 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
+use crate::commands::rank::{Order, Pulled};
+
 /// How long a server may take to listen, beside loading its partitions.
 const LISTENING: Duration = Duration::from_secs(120);
+/// How long all ranks may be silent.
+const SILENCE: Duration = Duration::from_secs(90);
 /// How long a process may take to end by itself.
 const ENDING: Duration = Duration::from_secs(15);
 
@@ -27,7 +33,11 @@ impl Process {
     pub(crate) fn start(name: &str, arguments: &[String]) -> anyhow::Result<Self> {
         let binary = std::env::current_exe().context("cannot find this program's own file")?;
         let mut command = Command::new(binary);
-        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        // A group of its own: Ctrl-C is for this process, which ends the others in good order.
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        if std::env::var_os("GRAPHMILL_LOG").is_none() {
+            command.env("GRAPHMILL_LOG", "warn");
+        }
         let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         Ok(Self { name: name.to_owned(), child, stdin, stdout })
@@ -113,7 +123,7 @@ impl Servers {
         }
         let mut addresses = Vec::new();
         for process in &mut processes {
-            let (sender, receiver) = std::sync::mpsc::channel();
+            let (sender, receiver) = mpsc::channel();
             let mut lines = process.lines();
             // Its later output is read and dropped, so that it never waits for a reader.
             std::thread::spawn(move || {
@@ -129,6 +139,56 @@ impl Servers {
 
     /// Ends all of them in good order.
     pub(crate) fn end(self) -> anyhow::Result<()> {
+        self.processes.into_iter().try_for_each(Process::end)
+    }
+}
+
+/// Ranks that pull batches, and what they say.
+#[derive(Debug)]
+pub(crate) struct Ranks {
+    processes: Vec<Process>,
+    heard: mpsc::Receiver<(usize, anyhow::Result<Pulled>)>,
+}
+
+impl Ranks {
+    pub(crate) fn start(orders: &[Order]) -> anyhow::Result<Self> {
+        let (sender, heard) = mpsc::channel();
+        let mut processes = Vec::new();
+        for (rank, order) in orders.iter().enumerate() {
+            let mut process =
+                Process::start(&format!("rank {rank}"), &["rank".to_owned(), serde_json::to_string(order)?])?;
+            let (lines, sender) = (process.lines(), sender.clone());
+            std::thread::spawn(move || {
+                for line in lines {
+                    let told = line.map_err(anyhow::Error::from).and_then(|line| Ok(serde_json::from_str(&line)?));
+                    if sender.send((rank, told)).is_err() {
+                        return;
+                    }
+                }
+            });
+            processes.push(process);
+        }
+        Ok(Self { processes, heard })
+    }
+
+    /// Hears what ranks say until all are done, and ends them. `hear` is called often, with nothing if nobody spoke.
+    pub(crate) fn listen(self, mut hear: impl FnMut(Option<(usize, Pulled)>) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let mut done = vec![false; self.processes.len()];
+        let mut spoke = Instant::now();
+        while !done.iter().all(|done| *done) {
+            match self.heard.recv_timeout(Duration::from_millis(100)) {
+                Ok((rank, told)) => {
+                    let told = told.with_context(|| format!("rank {rank} said something strange"))?;
+                    done[rank] = told.done;
+                    spoke = Instant::now();
+                    hear(Some((rank, told)))?;
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => hear(None)?,
+                // What a rank that failed had to say stands on stderr.
+                Err(mpsc::RecvTimeoutError::Disconnected) => anyhow::bail!("a rank ended before it was done"),
+            }
+            anyhow::ensure!(spoke.elapsed() < SILENCE, "no rank spoke for {} s", SILENCE.as_secs());
+        }
         self.processes.into_iter().try_for_each(Process::end)
     }
 }

@@ -1,6 +1,7 @@
 //! The commands, one module each.
 
 pub(crate) mod bench;
+mod connect;
 pub(crate) mod demo;
 pub(crate) mod generate;
 pub(crate) mod ingest;
@@ -10,6 +11,7 @@ pub(crate) mod sample;
 pub(crate) mod rank;
 mod sampler;
 pub(crate) mod serve;
+pub(crate) mod status;
 mod target;
 
 use std::process::ExitCode;
@@ -26,6 +28,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> anyhow::Result<ExitCo
         Command::Partition(args) => partition::run(args, context),
         Command::Inspect(args) => inspect::run(args, context),
         Command::Sample(args) => sample::run(args, context),
+        Command::Status(args) => status::run(args, context),
         Command::Rank(args) => rank::run(args, context),
         Command::Serve(args) => serve::run(args, context),
         Command::Bench(args) => bench::run(args, context),

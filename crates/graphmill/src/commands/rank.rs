@@ -89,6 +89,7 @@ pub(crate) struct Pulled {
 
 pub(crate) fn run(args: &Args, _: &Context) -> anyhow::Result<ExitCode> {
     let order: Order = serde_json::from_str(&args.order)?;
+    end_with_stdin();
     let transport = match order.transport {
         TransportName::Tcp => Transport::Socket,
         TransportName::Uds => Transport::UnixSocket,
@@ -114,6 +115,15 @@ pub(crate) fn run(args: &Args, _: &Context) -> anyhow::Result<ExitCode> {
     let loader = Loader::remote(&remote, order.config.clone(), seeds, options)?;
     pull(&loader, &remote, &order)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Ends this process when its standard input does: whoever started it is gone, or has heard enough.
+fn end_with_stdin() {
+    std::thread::spawn(|| {
+        // However it ends, nobody is there any more.
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        std::process::exit(0);
+    });
 }
 
 fn pull(loader: &Loader, remote: &Arc<Remote>, order: &Order) -> anyhow::Result<()> {

@@ -170,5 +170,6 @@ fn unit_name(unit: Unit) -> &'static str {
         Unit::Nodes => "nodes",
         Unit::Rows => "rows",
         Unit::Bytes => "bytes",
+        Unit::Batches => "batches",
     }
 }

@@ -2,17 +2,15 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use graphmill_graph::{Dataset, Manifest};
 use graphmill_sample::Config;
 
 use crate::commands::rank::{Order, Pulled, SeedsName, TransportName};
 use crate::commands::sampler::SamplerArgs;
 use crate::context::Context;
-use crate::local::{Process, ServerOptions, Servers};
+use crate::local::{Ranks, ServerOptions, Servers};
 use crate::terminal::numbers::parse_count;
 use crate::terminal::{numbers, output, table};
 
@@ -155,12 +153,10 @@ fn pull(
     config: &Config,
     began: Instant,
 ) -> anyhow::Result<(Duration, Vec<Vec<Pulled>>)> {
-    let (sender, receiver) = mpsc::channel();
-    let mut processes = Vec::new();
-    for rank in 0..args.ranks {
+    let links = matches!(config.task, graphmill_sample::Task::Links { .. });
+    let order = |rank: u32| {
         let own = args.seed_counts.get(rank as usize);
-        let links = matches!(config.task, graphmill_sample::Task::Links { .. });
-        let order = Order {
+        Order {
             servers: servers.to_vec(),
             transport: args.transport,
             config: config.clone(),
@@ -175,31 +171,18 @@ fn pull(
             world_size: if own.is_some() { 1 } else { args.ranks },
             epochs: None,
             seconds: Some(args.seconds + WARM),
-        };
-        let name = format!("rank {rank}");
-        let mut process = Process::start(&name, &["rank".to_owned(), serde_json::to_string(&order)?])?;
-        let (lines, sender) = (process.lines(), sender.clone());
-        std::thread::spawn(move || {
-            for line in lines {
-                let told = line.map_err(anyhow::Error::from).and_then(|line| Ok(serde_json::from_str::<Pulled>(&line)?));
-                if sender.send((rank, told)).is_err() {
-                    return;
-                }
-            }
-        });
-        processes.push(process);
-    }
-    drop(sender);
+        }
+    };
+    let orders: Vec<Order> = (0..args.ranks).map(order).collect();
     let mut first = None;
-    let mut ranks: Vec<Vec<Pulled>> = vec![Vec::new(); args.ranks as usize];
-    let deadline = Duration::from_secs_f64(args.seconds + WARM + 120.0);
-    while ranks.iter().any(|told| !told.last().is_some_and(|last| last.done)) {
-        let (rank, told) = receiver.recv_timeout(deadline).context("a rank ended before it was done")?;
-        let told = told.with_context(|| format!("rank {rank} said something strange"))?;
-        first.get_or_insert_with(|| began.elapsed());
-        ranks[rank as usize].push(told);
-    }
-    processes.into_iter().try_for_each(Process::end)?;
+    let mut ranks: Vec<Vec<Pulled>> = vec![Vec::new(); orders.len()];
+    Ranks::start(&orders)?.listen(|told| {
+        if let Some((rank, told)) = told {
+            first.get_or_insert_with(|| began.elapsed());
+            ranks[rank].push(told);
+        }
+        Ok(())
+    })?;
     Ok((first.unwrap_or_default(), ranks))
 }
 

@@ -3,10 +3,13 @@
 mod ceiling;
 mod loader;
 mod sample;
+mod transport;
 
 use std::process::ExitCode;
 
 use crate::context::Context;
+
+pub(crate) use loader::jain;
 
 /// Measure how fast things are on this machine
 #[derive(Debug, clap::Args)]
@@ -19,11 +22,13 @@ pub(crate) struct Args {
 enum What {
     Sample(Box<sample::Args>),
     Loader(Box<loader::Args>),
+    Transport(transport::Args),
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     match &args.what {
         What::Sample(args) => sample::run(args, context),
         What::Loader(args) => loader::run(args, context),
+        What::Transport(args) => transport::run(args, context),
     }
 }

@@ -1,4 +1,6 @@
-//! `graphmill demo`: the commands one after the other on a small graph, in a directory that goes away.
+//! `graphmill demo`: the commands one after the other on a small graph, in a directory that goes away; then a small cluster.
+
+mod cluster;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -15,7 +17,7 @@ use crate::terminal::numbers::parse_count;
 use crate::terminal::table::{Column, NOTHING, Sheet};
 use crate::terminal::{numbers, output};
 
-/// See it all work: generate a graph, partition it, verify it, sample from it
+/// See it all work: generate a graph, partition it, verify it, sample from it, serve it to two ranks
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Number of nodes
@@ -60,9 +62,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if steps.iter().any(|step| !step.succeeded) {
         return Ok(ExitCode::FAILURE);
     }
+    let served = cluster::run(&parts, context)?;
     let summary = summary(&steps, &Manifest::read(&whole)?, &Manifest::read(&parts)?);
     folder.close().context("cannot remove the demo's temporary directory")?;
-    output::print(&summary)?;
+    output::print(&served)?;
+    output::print(&format!("\n{summary}"))?;
     Ok(ExitCode::SUCCESS)
 }
 
