@@ -47,13 +47,38 @@ pub(crate) async fn serve(core: Arc<Core>, greeting: Arc<Greeting>, stream: Stre
     };
     let (client, slots) = (client_id(&hello.client), hello.slots && shares_memory);
     let (outlet, queue) = Outlet::new(slots, KEPT);
-    let reason = tokio::select! {
-        reason = read(&core, &outlet, &mut reader, &hello, client) => reason,
-        reason = write(&core, &outlet, queue, &mut writer) => reason,
+    let ended = tokio::select! {
+        ended = read(&core, &outlet, &mut reader, &hello, client) => ended,
+        reason = write(&core, &outlet, queue, &mut writer) => Ended::Gone(reason),
     };
-    tracing::debug!(peer = peer.address, reason, "a connection ended");
+    match ended {
+        Ended::Gone(reason) => tracing::debug!(peer = peer.address, reason, "a connection ended"),
+        Ended::Refused(reason) => {
+            tracing::info!(peer = peer.address, reason, "ended a connection");
+            // Not through the queue: nobody writes it any more. It cannot be told if a frame was cut off.
+            let message = Message::Refused(Refusal::invalid(reason).refused());
+            let _ = timeout(GREETING, writer.write(Header::new(message.kind()), &message, &[])).await;
+        }
+    }
     for (channel, bytes) in outlet.outstanding() {
         core.work.scheduler(|scheduler| scheduler.consumed(channel, bytes));
+    }
+}
+
+/// How a connection ended.
+enum Ended {
+    /// The other side is gone.
+    Gone(String),
+    /// The other side did what it must not, and is to be told.
+    Refused(String),
+}
+
+impl From<graphmill_net::Error> for Ended {
+    fn from(error: graphmill_net::Error) -> Self {
+        match error {
+            graphmill_net::Error::Frame(error) => Self::Refused(error.to_string()),
+            error => Self::Gone(error.to_string()),
+        }
     }
 }
 
@@ -64,11 +89,17 @@ async fn greet(
     writer: &mut FrameWriter,
     shares_memory: bool,
 ) -> Result<proto::Hello, String> {
-    let frame = reader.next().await.map_err(|error| error.to_string())?.ok_or("it hung up")?;
-    let Message::Hello(hello) = frame.message else { return Err(format!("it began with {:?}", frame.header.kind)) };
-    let answer = match check(core, greeting, &hello) {
-        Ok(wire) => Message::Welcome(proto::Welcome {
-            wire,
+    let hello = match reader.next().await.map_err(Ended::from) {
+        Ok(Some(Incoming { message: Message::Hello(hello), .. })) => Ok(hello),
+        Ok(Some(frame)) => Err(Refusal::invalid(format!("it began with {:?}", frame.header.kind))),
+        Ok(None) => return Err("it hung up".to_owned()),
+        Err(Ended::Refused(reason)) => Err(Refusal::invalid(reason)),
+        Err(Ended::Gone(reason)) => return Err(reason),
+    };
+    let checked = hello.and_then(|hello| Ok((check(core, greeting, &hello)?, hello)));
+    let answer = match &checked {
+        Ok((wire, hello)) => Message::Welcome(proto::Welcome {
+            wire: *wire,
             law: law::VERSION,
             fingerprint: core.cluster.dataset.fingerprint().to_string(),
             incarnation: core.incarnation,
@@ -82,10 +113,7 @@ async fn greet(
         Err(refusal) => Message::Refused(refusal.refused()),
     };
     writer.write(Header::new(answer.kind()), &answer, &[]).await.map_err(|error| error.to_string())?;
-    match answer {
-        Message::Refused(refused) => Err(refused.reason),
-        _ => Ok(hello),
-    }
+    checked.map(|(_, hello)| hello).map_err(|refusal| refusal.reason)
 }
 
 /// Whether a client is welcome; the wire version to speak.
@@ -180,14 +208,14 @@ async fn read(
     reader: &mut FrameReader,
     hello: &proto::Hello,
     client: ClientId,
-) -> String {
+) -> Ended {
     let questions = Arc::new(Semaphore::new(QUESTIONS));
     let is_client = hello.role() == Role::Client;
     loop {
         let frame = match reader.next().await {
             Ok(Some(frame)) => frame,
-            Ok(None) => return "it hung up".to_owned(),
-            Err(error) => return error.to_string(),
+            Ok(None) => return Ended::Gone("it hung up".to_owned()),
+            Err(error) => return error.into(),
         };
         if is_client {
             core.registry.renew(client);
@@ -213,9 +241,7 @@ async fn read(
             other => Err(format!("it sent {:?}, which has no place here", other.kind())),
         };
         if let Err(reason) = done {
-            let message = Message::Refused(Refusal::invalid(reason.clone()).refused());
-            outlet.send_message(Header::new(message.kind()), message);
-            return reason;
+            return Ended::Refused(reason);
         }
     }
 }
