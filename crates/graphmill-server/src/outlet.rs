@@ -84,10 +84,14 @@ impl BatchMemory {
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
             Self::Heap(buffer) => buffer.bytes_mut(),
-            Self::Slot(slot) => {
-                slot.memory.as_mut().map(|memory| &mut memory.bytes_mut()[..slot.bytes]).unwrap_or_default()
-            }
+            Self::Slot(slot) => slot.bytes_mut(),
         }
+    }
+}
+
+impl LentSlot {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.memory.as_mut().map(|memory| &mut memory.bytes_mut()[..self.bytes]).unwrap_or_default()
     }
 }
 
@@ -155,7 +159,7 @@ impl Outlet {
         channel: ChannelId,
     ) {
         let bytes = head.bytes;
-        match memory {
+        match self.own(memory) {
             BatchMemory::Heap(buffer) => {
                 self.send(Out {
                     header,
@@ -186,6 +190,19 @@ impl Outlet {
                 head.slot = Some(number as u32);
                 self.send(Out { header, message: Message::Batch(head), body: Body::None, batch: None });
             }
+        }
+    }
+
+    /// Memory that can be sent here: a slot of another connection, which its client has left while the batch was made, is
+    /// copied.
+    fn own(&self, memory: BatchMemory) -> BatchMemory {
+        match memory {
+            BatchMemory::Slot(mut slot) if !std::ptr::eq(Arc::as_ptr(&slot.outlet), self) => {
+                let mut buffer = self.pool.take(slot.bytes);
+                buffer.bytes_mut().copy_from_slice(slot.bytes_mut());
+                BatchMemory::Heap(buffer)
+            }
+            memory => memory,
         }
     }
 
@@ -277,5 +294,27 @@ impl Drop for LentSlot {
     fn drop(&mut self) {
         let (Some(memory), Some(slots)) = (self.memory.take(), &self.outlet.slots) else { return };
         lock(slots)[self.number].memory = Some(memory);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graphmill_wire::Kind;
+
+    use super::*;
+
+    #[test]
+    fn a_batch_made_for_a_connection_that_is_gone_goes_to_the_next_as_a_copy() {
+        let (before, _) = Outlet::new(true, 1);
+        let (now, mut queue) = Outlet::new(true, 1);
+        let mut memory = before.memory(3);
+        assert!(matches!(memory, BatchMemory::Slot(_)));
+        memory.bytes_mut().copy_from_slice(b"abc");
+        let head = proto::BatchHead { bytes: 3, ..proto::BatchHead::default() };
+        now.send_batch(Header::new(Kind::Batch), head, memory, 7);
+        let sent = queue.try_recv().unwrap();
+        let (Message::Batch(head), Body::Buffer(buffer)) = (&sent.message, &sent.body) else { panic!("{sent:?}") };
+        assert_eq!((head.slot, buffer.bytes(), sent.batch()), (None, &b"abc"[..], Some((7, 3))));
+        assert!(now.outstanding().is_empty() && before.outstanding().is_empty());
     }
 }
