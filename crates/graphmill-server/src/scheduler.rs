@@ -134,10 +134,11 @@ impl Entry {
         }
     }
 
-    /// Whether another batch fits: always one, and more while what is finished and what is under way stay in bounds.
+    /// Whether another batch fits: always one, and more while what is finished and what is under way stay in bounds. The
+    /// first is alone: how large they are is not known before.
     fn has_room(&self) -> bool {
         let expected = self.buffered_bytes + (self.running as u64 + 1) * self.size;
-        (self.running == 0 && self.buffered == 0) || expected <= self.bounds.bytes
+        (self.running == 0 && self.buffered == 0) || (self.size > 0 && expected <= self.bounds.bytes)
     }
 }
 
@@ -397,6 +398,17 @@ mod tests {
     }
 
     #[test]
+    fn the_first_batch_is_alone_because_nobody_knows_how_large_it_is() {
+        let mut scheduler = Scheduler::new(8);
+        scheduler.add(7, Bounds { credits: 9, bytes: 35 }, Instant::now());
+        credit(&mut scheduler, 7, 0, 0..9);
+        let first = scheduler.next().unwrap();
+        assert!(scheduler.next().is_none());
+        scheduler.finished(first, 1, 10);
+        assert_eq!(std::iter::from_fn(|| scheduler.next()).count(), 2, "with the first, three fit");
+    }
+
+    #[test]
     fn a_batch_larger_than_the_bound_still_comes_alone() {
         let mut scheduler = Scheduler::new(8);
         scheduler.add(7, Bounds { credits: 9, bytes: 5 }, Instant::now());
@@ -419,7 +431,12 @@ mod tests {
         assert_eq!(credit(&mut scheduler, 0, 3, 5..6), Credited::Stale);
         assert_eq!(scheduler.start(0, 2), Some(4));
         scheduler.abandoned(old);
-        let turns: Vec<(u64, u64)> = std::iter::from_fn(|| scheduler.next()).map(|turn| (turn.epoch, turn.g)).collect();
+        let turn = |scheduler: &mut Scheduler| {
+            let turn = scheduler.next()?;
+            scheduler.finished(turn, 1, 1);
+            Some((turn.epoch, turn.g))
+        };
+        let turns: Vec<(u64, u64)> = std::iter::from_fn(|| turn(&mut scheduler)).collect();
         assert_eq!(turns, [(4, 0), (4, 1)]);
     }
 
