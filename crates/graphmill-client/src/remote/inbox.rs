@@ -72,7 +72,11 @@ impl Inbox {
         let mut state = lock(&self.state);
         let known = state.asked.get(&g).is_some_and(|asked| epoch == self.epoch && asked.channel == channel);
         let Some(asked) = known.then(|| state.asked.remove(&g)).flatten() else { return };
-        state.progress = Some(Instant::now());
+        // A batch that is only asked for again is no progress: it may be so for ever.
+        let again = matches!(&arrival, Arrival::Failed(failed) if failed.code() == Code::Unavailable);
+        if !again {
+            state.progress = Some(Instant::now());
+        }
         match arrival {
             Arrival::Batch(head, buffer) => {
                 let batch = self.batch(asked.batch, head, buffer).map_err(|reason| Error::Refused {
@@ -83,7 +87,7 @@ impl Inbox {
                 state.troubled.remove(&asked.round);
                 state.arrived.insert(asked.round, batch);
             }
-            Arrival::Failed(failed) if failed.code() == Code::Unavailable => {
+            Arrival::Failed(failed) if again => {
                 let reason = format!("server {server}: {}", failed.reason);
                 let since = state.troubled.get(&asked.round).map_or_else(Instant::now, |(since, _)| *since);
                 state.troubled.insert(asked.round, (since, reason));
@@ -195,8 +199,12 @@ impl Receiving {
             }
             let deadline = self.source.deadline();
             let since = state.progress.map_or(began, |progress| progress.max(began));
-            if since.elapsed() > deadline || state.fatal.is_some() {
-                let round = wanted.or_else(|| state.asked.values().map(|asked| asked.round).min())?;
+            let troubled = wanted.and_then(|round| state.troubled.get(&round)).map(|(since, _)| *since);
+            let late = since.elapsed() > deadline || troubled.is_some_and(|since| since.elapsed() > deadline);
+            if late || state.fatal.is_some() {
+                let waiting =
+                    state.asked.values().map(|asked| asked.round).chain(state.again.iter().map(|again| again.0));
+                let round = wanted.or_else(|| waiting.chain(self.todo.iter().copied()).min())?;
                 let error = self.late(&state, round);
                 drop(state);
                 self.left -= 1;
@@ -216,9 +224,10 @@ impl Receiving {
             let doing = format!("sample batch {g} of epoch {epoch}");
             return Error::Refused { server: server.clone(), doing, reason: reason.clone() };
         }
+        let members = self.source.describe_members();
         let reason = match state.troubled.get(&round) {
-            Some((_, reason)) => reason.clone(),
-            None => self.source.describe_members(),
+            Some((_, reason)) => format!("{reason}; {members}"),
+            None => members,
         };
         Error::Late {
             what: format!("batch {g} of epoch {epoch}"),
@@ -337,6 +346,10 @@ impl Receiving {
 
 impl Drop for Receiving {
     fn drop(&mut self) {
-        self.source.give_back(std::mem::take(&mut self.channels), self.order.epoch());
+        // What is on its way still counts for its channel, so that another loop over this epoch needs one of its own; the
+        // next epoch cancels it.
+        let under_way = !lock(&self.inbox.state).asked.is_empty();
+        let epoch = self.order.epoch().saturating_add(under_way.into());
+        self.source.give_back(std::mem::take(&mut self.channels), epoch);
     }
 }

@@ -1,7 +1,8 @@
 //! What a loader asks of storage servers: a sampler's configuration, seeds, and the channels that were opened for them.
 
+use std::error::Error as _;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use graphmill_graph::Split;
 use graphmill_sample::{Config, Cutting, SeedList};
@@ -18,6 +19,13 @@ use crate::{Error, Options, Result};
 
 /// Seeds in a message.
 const CHUNK: usize = 1 << 17;
+/// The most batches on their way or waiting: so many that a server, which gives a channel 1024 credits, takes all of them
+/// twice.
+const WIDEST: usize = 508;
+/// The most sets of channels that are kept for epochs to come.
+const RESTING: usize = 4;
+/// How long a backend that is being closed may take before it can be opened again.
+const CLOSING: Duration = Duration::from_secs(2);
 
 /// The seeds of a remote loader: named, and resolved where the graph is, or listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,7 +140,7 @@ impl RemoteSource {
 
     /// How many batches may be on their way or wait here.
     pub(super) fn window(&self) -> usize {
-        self.prefetch * self.members().len()
+        self.prefetch.saturating_mul(self.members().len()).min(WIDEST)
     }
 
     fn no_channels(&self) -> ChannelSet {
@@ -146,9 +154,31 @@ impl RemoteSource {
         place.map_or_else(|| self.no_channels(), |place| resting.swap_remove(place))
     }
 
+    /// Channels for this epoch or a later one.
     pub(super) fn give_back(&self, mut set: ChannelSet, epoch: u64) {
         set.epoch = epoch;
-        lock(&self.resting).push(set);
+        let mut resting = lock(&self.resting);
+        if resting.len() < RESTING {
+            resting.push(set);
+        } else {
+            drop(resting);
+            self.close(&set);
+        }
+    }
+
+    /// Closes channels in the background; the servers do it by themselves if they are not told.
+    fn close(&self, set: &ChannelSet) {
+        let Some(runtime) = &self.remote.runtime else { return };
+        for (member, channel) in self.members().iter().zip(set.numbers()) {
+            let Some(channel) = channel else { continue };
+            let control = member.control.clone();
+            runtime.spawn(async move {
+                let mut service = SamplingServiceClient::new(control.transport());
+                if let Err(status) = service.close_channel(CloseChannelRequest { channel }).await {
+                    tracing::debug!(server = %control.endpoint, channel, reason = status.message(), "not closed");
+                }
+            });
+        }
     }
 
     /// Opens a channel on a server.
@@ -162,46 +192,52 @@ impl RemoteSource {
         let (run, worker) = (self.remote.options.run.clone(), self.remote.options.worker.clone());
         let (client, Cutting { batch_size, shuffle, drop_last }) = (self.remote.client.to_vec(), self.cutting);
         let max_credits = (2 * self.window() + 8) as u64;
+        let request = OpenBackendRequest { run, key: String::new(), config: config.clone() };
+        let open = OpenChannel {
+            backend: 0,
+            client,
+            config,
+            batch_size,
+            shuffle,
+            drop_last,
+            seeds: Some(announce(&seeding)),
+            max_credits,
+            max_bytes: 0,
+            worker,
+        };
         self.remote.block_on(async move {
+            let began = Instant::now();
             let mut service = SamplingServiceClient::new(control.transport());
-            let request = OpenBackendRequest { run, key: String::new(), config: config.clone() };
-            let opened =
-                service.open_backend(request).await.map_err(|status| control.error("open a backend", &status))?;
-            let open = OpenChannel {
-                backend: opened.into_inner().backend,
-                client,
-                config,
-                batch_size,
-                shuffle,
-                drop_last,
-                seeds: Some(announce(&seeding)),
-                max_credits,
-                max_bytes: 0,
-                worker,
-            };
-            let first = OpenChannelRequest { part: Some(open_channel_request::Part::Open(open)) };
-            let parts = tokio_stream::iter(std::iter::once(first).chain(Chunks { seeding, next: 0 }));
-            let opened =
-                service.open_channel(parts).await.map_err(|status| control.error("open a channel", &status))?;
-            Ok(opened.into_inner())
+            loop {
+                let (doing, status) = match service.open_backend(request.clone()).await {
+                    Err(status) => ("open a backend", status),
+                    Ok(backend) => {
+                        let open = OpenChannel { backend: backend.into_inner().backend, ..open.clone() };
+                        let first = OpenChannelRequest { part: Some(open_channel_request::Part::Open(open)) };
+                        let chunks = Chunks { seeding: Arc::clone(&seeding), next: 0 };
+                        match service.open_channel(tokio_stream::iter(std::iter::once(first).chain(chunks))).await {
+                            Ok(opened) => return Ok(opened.into_inner()),
+                            Err(status) => ("open a channel", status),
+                        }
+                    }
+                };
+                // The last channel of another rank may have closed just now, and the backend with it. What the transport
+                // says, and not the server, has a source.
+                let closing = status.code() == tonic::Code::Unavailable && status.source().is_none();
+                if !closing || began.elapsed() > CLOSING {
+                    return Err(control.error(doing, &status));
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
         })?
     }
 }
 
 impl Drop for RemoteSource {
-    /// Closes all channels; the servers do it by themselves if they are not told.
     fn drop(&mut self) {
-        let Some(runtime) = &self.remote.runtime else { return };
         let sets = std::mem::take(&mut *lock(&self.resting));
-        for (member, channel) in sets.iter().flat_map(|set| self.members().iter().zip(set.numbers())) {
-            let Some(channel) = channel else { continue };
-            let control = member.control.clone();
-            runtime.spawn(async move {
-                let mut service = SamplingServiceClient::new(control.transport());
-                if let Err(status) = service.close_channel(CloseChannelRequest { channel }).await {
-                    tracing::debug!(server = %control.endpoint, channel, reason = status.message(), "not closed");
-                }
-            });
+        for set in &sets {
+            self.close(set);
         }
     }
 }
