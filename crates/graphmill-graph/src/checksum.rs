@@ -7,16 +7,18 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }
 
-/// A checksum that grows as bytes are written.
+/// A checksum that grows as bytes are written or arrive.
 #[derive(Default)]
-pub(crate) struct Checksummer(Xxh3);
+pub struct Checksummer(Xxh3);
 
 impl Checksummer {
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
+    /// Takes in the bytes that follow.
+    pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    pub(crate) fn value(&self) -> u64 {
+    /// The checksum of all bytes so far.
+    pub fn value(&self) -> u64 {
         self.0.digest()
     }
 }

@@ -78,17 +78,7 @@ impl Dataset {
 
     pub(crate) fn from_manifest(path: &Path, manifest: Manifest, options: &OpenOptions) -> Result<Self> {
         let parts = manifest.parts;
-        let wanted: Vec<u32> = match &options.partitions {
-            Some(wanted) => wanted.clone(),
-            None => (0..parts).collect(),
-        };
-        if let Some(partition) = wanted.iter().find(|&&partition| partition >= parts) {
-            return Err(Error::Unknown {
-                kind: "partition",
-                name: partition.to_string(),
-                available: format!("0 to {}", parts - 1),
-            });
-        }
+        let wanted = manifest.wanted(options.partitions.as_deref())?;
         let books = Folder::books(path, &manifest, options.storage);
         let node_books = manifest
             .node_types

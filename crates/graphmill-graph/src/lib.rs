@@ -32,14 +32,15 @@ mod writer;
 pub use adjacency::Adjacency;
 pub use array::{Array, Tensor};
 pub use book::{Book, BookBuilder, Location};
+pub use checksum::Checksummer;
 pub use dataset::{Dataset, EdgeStore, OpenOptions, Partition, Storage};
 pub use dtype::DType;
 pub use error::{Error, Result};
 pub use fingerprint::Fingerprint;
 pub use ids::{IdArray, IdSlice, IdWidth};
 pub use manifest::{
-    BookInfo, Direction, EdgeRole, EdgeTypeInfo, EdgeTypeName, FeatureInfo, LabelInfo, LabelKind, MANIFEST_FILE,
-    MAX_PARTS, Manifest, NodeTypeInfo, OriginalKind, Split, SplitSizes, check_name,
+    ArrayFile, BookInfo, Direction, EdgeRole, EdgeTypeInfo, EdgeTypeName, FeatureInfo, LabelInfo, LabelKind,
+    MANIFEST_FILE, MAX_PARTS, Manifest, NodeTypeInfo, OriginalKind, Split, SplitSizes, check_name,
 };
 pub use nodes::NodeStore;
 pub use original::{OriginalId, Originals};

@@ -61,6 +61,9 @@ pub enum Error {
     /// The job was cancelled.
     #[error("interrupted; nothing was written")]
     Interrupted,
+    /// A download was cancelled.
+    #[error("interrupted; what was fetched is kept, and the same command goes on from there")]
+    DownloadInterrupted,
 }
 
 impl Error {

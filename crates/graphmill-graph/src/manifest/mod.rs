@@ -1,5 +1,6 @@
 //! The manifest: the one readable file that says what a dataset holds.
 
+mod files;
 mod validate;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::checksum::{checksum, hex};
 use crate::{DType, Error, Fingerprint, IdWidth, Result};
 
+pub use files::ArrayFile;
+
 /// The manifest's file name.
 pub const MANIFEST_FILE: &str = "manifest.json";
 /// The largest number of partitions.
@@ -19,8 +22,6 @@ pub const MAX_PARTS: u32 = 4096;
 
 const FORMAT: &str = "graphmill-dataset";
 const VERSION: u64 = 1;
-/// No honest manifest comes near it: 4096 partitions of 200 arrays each take some 80 MB.
-const MAX_BYTES: u64 = 512 << 20;
 const CHECKSUM_HEAD: &str = "\"checksum\": \"";
 const CHECKSUM_TAIL: &str = "\"\n}\n";
 
@@ -479,6 +480,9 @@ impl BookInfo {
 }
 
 impl Manifest {
+    /// A larger one is refused. No honest manifest comes near it: 4096 partitions of 200 arrays each take some 80 MB.
+    pub const MAX_BYTES: u64 = 512 << 20;
+
     /// A manifest of nothing; the writer fills in what it writes.
     pub(crate) fn empty() -> Self {
         Self {
@@ -516,7 +520,7 @@ impl Manifest {
             _ => Error::io("open", &path)(source),
         })?;
         let mut bytes = Vec::new();
-        file.by_ref().take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(Error::io("read", &path))?;
+        file.by_ref().take(Self::MAX_BYTES + 1).read_to_end(&mut bytes).map_err(Error::io("read", &path))?;
         Self::parse(&bytes, &path)
     }
 
@@ -544,8 +548,8 @@ impl Manifest {
             version: u64,
         }
         let fail = |reason: String| Error::Manifest { path: path.to_owned(), reason };
-        if bytes.len() as u64 > MAX_BYTES {
-            return Err(fail(format!("expected at most {MAX_BYTES} bytes")));
+        if bytes.len() as u64 > Self::MAX_BYTES {
+            return Err(fail(format!("expected at most {} bytes", Self::MAX_BYTES)));
         }
         let head: Head = serde_json::from_slice(bytes).map_err(|error| fail(error.to_string()))?;
         if head.format != FORMAT {

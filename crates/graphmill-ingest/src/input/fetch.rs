@@ -1,16 +1,12 @@
 //! Finding input files: paths are used in place, URLs are fetched into a scratch directory.
 //!
 //! Files of an object store are streamed to disk, whatever their size, because every format wants to be read more than
-//! once or from its end. Stores take their settings from their usual environment variables (`AWS_…`, `GOOGLE_…`,
-//! `AZURE_…`).
+//! once or from its end.
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::future::Future;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
-use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -18,14 +14,8 @@ use tokio::runtime::Runtime;
 use url::Url;
 
 use super::Source;
+use crate::store::{self, failed, fetch_error, patiently, without_credentials};
 use crate::{Error, Job, Result, Unit};
-
-/// How long a store may be silent.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How soon a cancelled job is noticed while a store is silent.
-const CANCEL_CHECK: Duration = Duration::from_millis(200);
-/// The stores' variables; others, such as `TIMEOUT`, are not meant for us.
-const VARIABLES: [&str; 3] = ["aws_", "google_", "azure_"];
 
 /// Finds input files and fetches those that are elsewhere, each once.
 pub struct Fetcher {
@@ -84,7 +74,7 @@ impl Fetcher {
             Location::Local(path) => return Ok(path.is_file()),
             Location::Remote(url) => url,
         };
-        let (store, path) = open_store(&url)?;
+        let (store, path) = store::open(&url)?;
         let answer = self.runtime(&url)?.block_on(patiently(&Job::silent(), &url, store.head(&path)))?;
         match answer {
             Ok(_) => Ok(true),
@@ -99,7 +89,7 @@ impl Fetcher {
             Location::Local(path) if path.is_dir() => local_folders(&path)?,
             Location::Local(_) => Vec::new(),
             Location::Remote(url) => {
-                let (store, path) = open_store(&url)?;
+                let (store, path) = store::open(&url)?;
                 let listing = store.list_with_delimiter(Some(&path));
                 let listing = self.runtime(&url)?.block_on(patiently(&Job::silent(), &url, listing))?;
                 let listing = listing.map_err(|error| fetch_error(&url, &error))?;
@@ -114,7 +104,7 @@ impl Fetcher {
         std::fs::create_dir_all(&self.scratch).map_err(Error::io("create", &self.scratch))?;
         let last = url.path_segments().and_then(|mut segments| segments.next_back()).unwrap_or_default();
         let path = self.scratch.join(format!("{:05}-{last}", self.fetched.len()));
-        let (store, location) = open_store(url)?;
+        let (store, location) = store::open(url)?;
         let mut out = File::create(&path).map_err(Error::io("create", &path))?;
 
         let downloaded = self.runtime(url)?.block_on(async {
@@ -141,10 +131,7 @@ impl Fetcher {
     fn runtime(&mut self, url: &Url) -> Result<&Runtime> {
         let runtime = match self.runtime.take() {
             Some(runtime) => runtime,
-            None => tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .map_err(|error| failed(url, format!("cannot start the network runtime: {error}")))?,
+            None => store::runtime(url)?,
         };
         Ok(self.runtime.insert(runtime))
     }
@@ -167,26 +154,11 @@ impl Location {
         if !text.contains("://") {
             return Ok(Self::Local(base.join(text)));
         }
-        // The text of an unparsable URL may hold credentials, so the message must not repeat it.
-        let url = Url::parse(text).map_err(|error| Error::input("an input URL", format!("cannot be read: {error}")))?;
-        let name = without_credentials(&url);
-        match url.scheme() {
-            "file" => match url.to_file_path() {
-                Ok(path) => Ok(Self::Local(path)),
-                Err(()) => Err(Error::input(name, "a file URL needs an absolute path, as in file:///data/edges.csv")),
-            },
-            "s3" | "s3a" | "gs" | "az" | "adl" | "azure" | "abfs" | "abfss" | "http" | "https" => {
-                if url.query().is_some() {
-                    let reason = "URLs with a query, such as presigned ones, are not supported; \
-                                  use the store's own URL (s3://, gs://, az://), or fetch the file beforehand";
-                    return Err(Error::input(name, reason));
-                }
-                Ok(Self::Remote(url))
-            }
-            other => {
-                let reason = format!("{other}:// is not supported; use a path, file, s3, gs, az, http or https");
-                Err(Error::input(name, reason))
-            }
+        let url = store::parse(text)?;
+        // Only file URLs have a path here; the others name a host.
+        match url.to_file_path() {
+            Ok(path) if url.scheme() == "file" => Ok(Self::Local(path)),
+            _ => Ok(Self::Remote(url)),
         }
     }
 }
@@ -236,65 +208,4 @@ fn matches_pattern(name: &str, pattern: &str) -> bool {
         name = &name[at + middle.len()..];
     }
     name.ends_with(end)
-}
-
-fn open_store(url: &Url) -> Result<(Box<dyn ObjectStore>, object_store::path::Path)> {
-    let variables = std::env::vars_os()
-        .filter_map(|(key, value)| Some((key.into_string().ok()?.to_ascii_lowercase(), value.into_string().ok()?)))
-        .filter(|(key, _)| VARIABLES.iter().any(|prefix| key.starts_with(prefix)));
-    // A request may take as long as its file is large; `patiently` watches for silence instead.
-    let mut options = vec![("timeout".to_owned(), "7days".to_owned())];
-    if url.scheme() == "http" {
-        options.push(("allow_http".to_owned(), "true".to_owned()));
-    }
-    object_store::parse_url_opts(url, options.into_iter().chain(variables)).map_err(|error| fetch_error(url, &error))
-}
-
-/// Waits for the store, but not for ever, and not after the job was cancelled.
-async fn patiently<F: Future>(job: &Job<'_>, url: &Url, answer: F) -> Result<F::Output> {
-    let mut answer = pin!(answer);
-    let start = Instant::now();
-    loop {
-        if let Ok(answer) = tokio::time::timeout(CANCEL_CHECK, answer.as_mut()).await {
-            return Ok(answer);
-        }
-        job.check()?;
-        if start.elapsed() > PATIENCE {
-            let reason =
-                format!("no answer for {} s; check the network, the endpoint and the credentials", PATIENCE.as_secs());
-            return Err(failed(url, reason));
-        }
-    }
-}
-
-fn fetch_error(url: &Url, error: &object_store::Error) -> Error {
-    use object_store::Error as Store;
-    let hint = match error {
-        Store::NotFound { .. } => return failed(url, "it does not exist; check the bucket and the path"),
-        Store::PermissionDenied { .. } | Store::Unauthenticated { .. } => "check the credentials",
-        _ => "check the endpoint, the region and the credentials in the environment (AWS_…, GOOGLE_…, AZURE_…)",
-    };
-    failed(url, format!("{error}; {hint}"))
-}
-
-fn failed(url: &Url, reason: impl Into<String>) -> Error {
-    let mut reason = reason.into();
-    for secret in [url.password(), Some(url.username())].into_iter().flatten().filter(|secret| !secret.is_empty()) {
-        reason = reason.replace(secret, "***");
-    }
-    Error::Fetch { url: without_credentials(url), reason }
-}
-
-/// The URL for messages: no user, no password, no query.
-fn without_credentials(url: &Url) -> String {
-    let mut url = url.clone();
-    // Both fail only for URLs that cannot have them.
-    let _ = url.set_password(None);
-    // In abfs://container@account/ the user is the container, which a message needs.
-    if matches!(url.scheme(), "http" | "https") {
-        let _ = url.set_username("");
-    }
-    url.set_query(None);
-    url.set_fragment(None);
-    url.into()
 }
