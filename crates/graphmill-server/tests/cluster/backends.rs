@@ -121,7 +121,7 @@ fn a_key_that_is_being_torn_down_is_free_again_in_a_moment() {
     let store = Store::homogeneous(1);
     let cluster = Cluster::start(&store.path, 1);
     // Large batches, so that some are under way when their channel closes.
-    let opening = Opening { batch_size: NODES_PER_BATCH, max_credits: 64, ..Opening::default() };
+    let opening = Opening { batch_size: 100, max_credits: 64, ..Opening::default() };
     for round in 0..20 {
         let channel = cluster.open(0, opening.clone());
         let mut wire = cluster.wire(0, opening.client);
@@ -139,7 +139,6 @@ fn a_key_that_is_being_torn_down_is_free_again_in_a_moment() {
         let mut control = cluster.control(0);
         eventually("the key is free", || cluster.run(open_backend(&mut control, "", &opening.config)).is_ok());
     }
-    const NODES_PER_BATCH: u64 = 100;
 }
 
 #[test]

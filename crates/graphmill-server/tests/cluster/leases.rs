@@ -30,7 +30,7 @@ fn a_client_that_falls_silent_loses_its_channels_and_others_do_not() {
         let status = cluster.status(0);
         status.clients == 1 && status.channels.iter().all(|channel| channel.channel != silent)
     });
-    assert_eq!(loader.epoch(0).filter(|batch| batch.is_ok()).count(), loader.len());
+    assert_eq!(loader.epoch(0).map(Result::unwrap).count(), loader.len());
 
     // It is told that its channel is lost, not that it never was; closing it is still fine.
     let mut wire = cluster.wire(0, [9; 16]);
@@ -60,7 +60,7 @@ fn a_client_that_is_only_busy_keeps_its_lease() {
     }
     let after: Vec<u64> = cluster.status(0).channels.iter().map(|channel| channel.channel).collect();
     assert_eq!(before, after);
-    assert_eq!(batches.filter(|batch| batch.is_ok()).count(), loader.len() - 1);
+    assert_eq!(batches.map(Result::unwrap).count(), loader.len() - 1);
 }
 
 #[test]
@@ -101,9 +101,9 @@ fn a_server_that_is_started_again_in_mid_epoch_goes_on_with_the_same_bytes() {
         let options = graphmill_client::Options { ordered, ..loading(8) };
         let loader = Loader::remote(&remote, config(), seeds(), options).unwrap();
         let before = cluster.status(0).incarnation;
-        let mut batches = loader.epoch(1);
+        let batches = loader.epoch(1);
         let mut found: Vec<(u64, Vec<u8>)> = Vec::new();
-        while let Some(batch) = batches.next() {
+        for batch in batches {
             let batch = batch.unwrap();
             found.push((batch.id().g, batch.bytes().to_vec()));
             if found.len() == 7 || found.len() == 15 {
@@ -125,9 +125,9 @@ fn one_of_two_servers_that_is_started_again_changes_nothing() {
     let expected = expected(&store, &config(), seeds(), &loading(8), 0);
     let remote = cluster.connect_within(PATIENCE);
     let loader = Loader::remote(&remote, config(), seeds(), loading(8)).unwrap();
-    let mut batches = loader.epoch(0);
+    let batches = loader.epoch(0);
     let mut found: Vec<(u64, Vec<u8>)> = Vec::new();
-    while let Some(batch) = batches.next() {
+    for batch in batches {
         let batch = batch.unwrap();
         found.push((batch.id().g, batch.bytes().to_vec()));
         if found.len() == 4 || found.len() == 12 {
@@ -146,7 +146,7 @@ fn a_loader_that_is_dropped_leaves_no_channel_and_its_client_no_lease() {
     let remote = cluster.connect(Transport::Auto);
     let loader = Loader::remote(&remote, config(), seeds(), loading(8)).unwrap();
     // Left in the middle.
-    assert_eq!(loader.epoch(0).take(3).filter(|batch| batch.is_ok()).count(), 3);
+    assert_eq!(loader.epoch(0).take(3).map(Result::unwrap).count(), 3);
     drop(loader);
     eventually("channels are closed", || (0..2).all(|server| cluster.status(server).channels.is_empty()));
     eventually("backends are gone", || (0..2).all(|server| cluster.status(server).backends.is_empty()));

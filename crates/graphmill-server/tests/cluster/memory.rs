@@ -21,7 +21,7 @@ fn keeping_every_batch_of_several_epochs_gives_all_of_them_and_ends() {
     let cluster = Cluster::start(&store.path, 2);
     let remote = cluster.connect(Transport::SharedMemory);
     let loader = Loader::remote(&remote, config(), seeds(), loading(8)).unwrap();
-    let held: Vec<Vec<Batch>> = (0..3).map(|epoch| loader.epoch(epoch).map(|batch| batch.unwrap()).collect()).collect();
+    let held: Vec<Vec<Batch>> = (0..3).map(|epoch| loader.epoch(epoch).map(Result::unwrap).collect()).collect();
     for (epoch, batches) in (0..).zip(&held) {
         let wanted = expected(&store, &config(), seeds(), &loading(8), epoch);
         assert_eq!(batches.len(), wanted.len());
@@ -178,7 +178,7 @@ fn a_rank_that_stops_reading_its_socket_holds_no_more_than_its_budget() {
     // Another rank has all of its epoch meanwhile.
     let remote = cluster.connect(Transport::Socket);
     let loader = Loader::remote(&remote, flat(), SeedList::Nodes((0..256).collect()), loading(8)).unwrap();
-    assert_eq!(loader.epoch(0).filter(|batch| batch.is_ok()).count(), 32);
+    assert_eq!(loader.epoch(0).map(Result::unwrap).count(), 32);
     assert_eq!(cluster.describe(0, channel).state, "parked");
     let mut met = cluster.run(async {
         let mut met = Vec::new();

@@ -169,7 +169,7 @@ pub(crate) fn loading(batch_size: usize) -> graphmill_client::Options {
 
 /// Batches by number, with their bytes.
 pub(crate) fn bytes(batches: Batches) -> Vec<(u64, Vec<u8>)> {
-    batches.map(|batch| batch.unwrap()).map(|batch| (batch.id().g, batch.bytes().to_vec())).collect()
+    batches.map(Result::unwrap).map(|batch| (batch.id().g, batch.bytes().to_vec())).collect()
 }
 
 /// The same batches, sampled here.
