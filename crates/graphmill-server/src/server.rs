@@ -92,6 +92,8 @@ pub struct Server {
     accepting: tokio::task::JoinHandle<()>,
     threads: Vec<JoinHandle<()>>,
     health: tonic_health::server::HealthReporter,
+    /// Made for this server alone.
+    socket_folder: Option<PathBuf>,
 }
 
 /// What was left when a server stopped.
@@ -136,7 +138,7 @@ impl Server {
         });
 
         let mut listen = options.listen.clone();
-        let unix_socket = options.shared_memory.then(|| unix_socket(incarnation));
+        let unix_socket = options.shared_memory.then(|| unix_socket(incarnation)).flatten();
         listen.extend(unix_socket.iter().cloned().map(Endpoint::Unix));
         let listener = Listener::bind(&listen, options.tls.clone()).await?;
         let endpoints = listener.local_endpoints()[..options.listen.len()].to_vec();
@@ -163,11 +165,12 @@ impl Server {
         core.cluster.connect();
         let greeting = Arc::new(Greeting {
             token: options.token.clone(),
-            unix_socket: unix_socket.map(|path| path.to_string_lossy().into_owned()),
+            unix_socket: unix_socket.as_ref().map(|path| path.to_string_lossy().into_owned()),
             lease: options.lease,
         });
         let accepting = tokio::spawn(accept(Arc::clone(&core), greeting, listener, router, watch_listener));
-        Ok(Self { core, endpoints, watch, accepting, threads, health })
+        let socket_folder = unix_socket.and_then(|path| path.parent().map(PathBuf::from));
+        Ok(Self { core, endpoints, watch, accepting, threads, health, socket_folder })
     }
 
     /// Where it listens, with the ports it was given.
@@ -199,6 +202,8 @@ impl Server {
         }
         let leftovers = Leftovers { channels: channels.len(), batches: running(&self.core) };
         self.accepting.abort();
+        // With the task its sockets are gone.
+        let _ = (&mut self.accepting).await;
         self.core.work.stop();
         let threads = std::mem::take(&mut self.threads);
         let _ = tokio::task::spawn_blocking(move || threads.into_iter().for_each(|thread| drop(thread.join()))).await;
@@ -210,6 +215,10 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.accepting.abort();
         self.core.work.stop();
+        if let Some(folder) = &self.socket_folder {
+            // Stays where its socket is still open, because the server was not stopped in good order.
+            let _ = std::fs::remove_dir(folder);
+        }
     }
 }
 
@@ -236,11 +245,17 @@ fn incarnation() -> u64 {
     (now ^ u64::from(std::process::id()) << 20) & 0x7fff_ffff | 1
 }
 
-/// A place for the socket that memory is shared over: only this user can reach it.
-fn unix_socket(incarnation: u64) -> PathBuf {
+/// A place for the socket that memory is shared over, in a folder that only this user can reach; nothing where the path
+/// would be longer than sockets allow.
+fn unix_socket(incarnation: u64) -> Option<PathBuf> {
+    const LONGEST: usize = 107;
     let base = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-    let folder = base.join(format!("graphmill-{}", rustix::process::geteuid().as_raw()));
-    folder.join(format!("{}-{incarnation:x}.sock", std::process::id()))
+    let path = base.join(format!("graphmill-{}-{incarnation:x}", std::process::id())).join("memory.sock");
+    if path.as_os_str().len() > LONGEST {
+        tracing::warn!(path = %path.display(), "no shared memory: the path of its socket is too long; set TMPDIR");
+        return None;
+    }
+    Some(path)
 }
 
 /// Takes connections, and ends leases, until it is aborted.

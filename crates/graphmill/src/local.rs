@@ -36,7 +36,7 @@ impl Process {
         // A group of its own: Ctrl-C is for this process, which ends the others in good order.
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         if std::env::var_os("GRAPHMILL_LOG").is_none() {
-            command.env("GRAPHMILL_LOG", "warn");
+            command.env("GRAPHMILL_LOG", "error");
         }
         let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
@@ -137,8 +137,9 @@ impl Servers {
         Ok(Self { processes, addresses, _folder: folder })
     }
 
-    /// Ends all of them in good order.
-    pub(crate) fn end(self) -> anyhow::Result<()> {
+    /// Ends all of them in good order, all at once.
+    pub(crate) fn end(mut self) -> anyhow::Result<()> {
+        self.processes.iter_mut().for_each(|process| drop(process.stdin.take()));
         self.processes.into_iter().try_for_each(Process::end)
     }
 }

@@ -1,5 +1,7 @@
 //! Logs: what a server tells whoever runs it, on stderr.
 
+use std::io::IsTerminal as _;
+
 use tracing_subscriber::EnvFilter;
 
 /// How a line of the log is written.
@@ -16,7 +18,8 @@ pub(crate) enum LogFormat {
 /// Begins to write logs; `GRAPHMILL_LOG` chooses which.
 pub(crate) fn start(format: LogFormat) {
     let filter = EnvFilter::try_from_env("GRAPHMILL_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let colours = std::io::stderr().is_terminal();
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
     // Only the first call counts, as in the demo, which runs several commands.
     let _ = match format {
         LogFormat::Text => builder.with_target(false).try_init(),

@@ -1,9 +1,11 @@
 //! The binary as a user runs it: what it prints where, what it leaves on disk, and how it ends.
 
 mod damage;
+mod fetching;
 mod ingest;
 mod inspect;
 mod making;
 mod sample;
+mod serving;
 mod stopping;
 mod support;
