@@ -274,10 +274,10 @@ fn leaving_early_going_back_and_two_epochs_side_by_side_do_no_harm() {
     // Side by side: two epochs, and one epoch twice.
     for (left, right) in [(1, 2), (2, 1), (3, 3)] {
         let (mut first, mut second) = (loader.epoch(left), loader.epoch(right));
-        for place in 0..loader.len() {
+        for place in 0..loader.len() as u64 {
             for (batches, epoch) in [(&mut first, left), (&mut second, right)] {
                 let batch = batches.next().unwrap().unwrap();
-                assert!((batch.id().g, batch.bytes()) == (place as u64, &wanted[epoch as usize][place].1[..]));
+                assert!((batch.id().g, batch.bytes()) == (place, &wanted[epoch as usize][place as usize].1[..]));
             }
         }
         assert!(first.next().is_none() && second.next().is_none());
