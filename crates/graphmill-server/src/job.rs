@@ -237,6 +237,7 @@ impl Job {
         };
         let work = machine.num_edges() * EDGE_WORK + bytes;
         tracing::trace!(channel = channel.id, turn.epoch, turn.g, ?queued, sampled = ?self.sampled, ?gathered, bytes, "batch");
+        channel.count(queued, self.sampled + gathered);
         core.metrics.batch(queued, self.sampled, gathered, machine.num_edges(), bytes);
         // Before it is sent: the client may take it at once.
         core.work.scheduler(|scheduler| scheduler.finished(turn, work, bytes));

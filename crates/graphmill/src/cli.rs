@@ -48,7 +48,10 @@ pub(crate) enum Command {
 impl Command {
     /// Whether it makes files that must not be left half done.
     pub(crate) fn writes(&self) -> bool {
-        !matches!(self, Self::Inspect(_) | Self::Sample(_) | Self::Serve(_) | Self::Rank(_) | Self::Status(_) | Self::Bench(_))
+        !matches!(
+            self,
+            Self::Inspect(_) | Self::Sample(_) | Self::Serve(_) | Self::Rank(_) | Self::Status(_) | Self::Bench(_)
+        )
     }
 }
 

@@ -7,7 +7,8 @@ use crate::terminal::output;
 
 /// Prints the error and chooses the exit code.
 pub(crate) fn report(error: &anyhow::Error, interrupt: &Interrupt) -> ExitCode {
-    if let Some(stopped @ graphmill_ingest::Error::Interrupted) = error.downcast_ref() {
+    use graphmill_ingest::Error::{DownloadInterrupted, Interrupted};
+    if let Some(stopped @ (Interrupted | DownloadInterrupted)) = error.downcast_ref() {
         output::note(&stopped.to_string());
         return ExitCode::from(interrupt.exit_code());
     }

@@ -2,8 +2,8 @@
 //! ends: their standard input closes.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -99,7 +99,8 @@ impl Servers {
             count >= 1 && count <= parts as usize,
             "{count} servers cannot share {parts} partitions; cut the dataset with `graphmill partition DIR --parts {count}`"
         );
-        let folder = tempfile::Builder::new().prefix("graphmill-").tempdir().context("cannot make a temporary directory")?;
+        let folder =
+            tempfile::Builder::new().prefix("graphmill-").tempdir().context("cannot make a temporary directory")?;
         let socket = |server: usize| format!("unix:{}", folder.path().join(format!("{server}.sock")).display());
         let mut processes = Vec::new();
         for server in 0..count {
@@ -173,7 +174,10 @@ impl Ranks {
     }
 
     /// Hears what ranks say until all are done, and ends them. `hear` is called often, with nothing if nobody spoke.
-    pub(crate) fn listen(self, mut hear: impl FnMut(Option<(usize, Pulled)>) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    pub(crate) fn listen(
+        self,
+        mut hear: impl FnMut(Option<(usize, Pulled)>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         let mut done = vec![false; self.processes.len()];
         let mut spoke = Instant::now();
         while !done.iter().all(|done| *done) {

@@ -17,6 +17,9 @@ use crate::{Error, Result};
 /// The pause before a batch that could not be sampled is asked for again.
 const AGAIN: Duration = Duration::from_millis(100);
 
+/// A line of the log after so many batches of an epoch.
+const LOGGED: u64 = 1000;
+
 /// A mutex whose holder panicked still holds sound data here: every change is a single step.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -157,6 +160,9 @@ pub(crate) struct Receiving {
     channels: ChannelSet,
     window: usize,
     left: usize,
+    /// Batches handed out, and how long the reader waited for them.
+    received: u64,
+    waited: Duration,
 }
 
 impl Receiving {
@@ -164,8 +170,17 @@ impl Receiving {
         let inbox = Inbox::new(Arc::clone(plan), order.epoch());
         let channels = source.channels(order.epoch());
         let (left, window) = (rounds.len(), source.window());
-        let mut receiving =
-            Self { source: Arc::clone(source), inbox, order, todo: rounds.into(), channels, window, left };
+        let mut receiving = Self {
+            source: Arc::clone(source),
+            inbox,
+            order,
+            todo: rounds.into(),
+            channels,
+            window,
+            left,
+            received: 0,
+            waited: Duration::ZERO,
+        };
         for (member, channel) in receiving.source.members().iter().zip(receiving.channels.numbers()) {
             if let Some(channel) = channel {
                 member.route(channel, &receiving.inbox);
@@ -183,6 +198,7 @@ impl Receiving {
         let began = Instant::now();
         loop {
             if let Some(found) = self.take(wanted) {
+                self.count(began.elapsed());
                 self.left -= 1;
                 self.ask();
                 return Some(found);
@@ -233,6 +249,21 @@ impl Receiving {
             what: format!("batch {g} of epoch {epoch}"),
             seconds: self.source.deadline().as_secs_f64(),
             reason,
+        }
+    }
+
+    /// Counts a batch that was waited for so long, and says so now and then.
+    fn count(&mut self, waited: Duration) {
+        self.received += 1;
+        self.waited += waited;
+        if self.received.is_multiple_of(LOGGED) {
+            let (asked, ready) = {
+                let state = lock(&self.inbox.state);
+                (state.asked.len(), state.arrived.len())
+            };
+            let traffic = self.source.traffic();
+            let (epoch, batches, waited) = (self.order.epoch(), self.received, self.waited / self.received as u32);
+            tracing::info!(epoch, batches, ?waited, asked, ready, ?traffic, "received");
         }
     }
 

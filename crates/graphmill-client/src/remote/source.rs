@@ -12,9 +12,9 @@ use graphmill_wire::proto::{
     OpenChannelRequest, OpenChannelResponse, SeedChunk, open_channel, open_channel_request,
 };
 
-use super::Remote;
 use super::inbox::lock;
 use super::member::Member;
+use super::{Remote, Traffic};
 use crate::{Error, Options, Result};
 
 /// Seeds in a message.
@@ -128,6 +128,10 @@ impl RemoteSource {
 
     pub(super) fn members(&self) -> &[Arc<Member>] {
         &self.remote.members
+    }
+
+    pub(super) fn traffic(&self) -> Traffic {
+        self.remote.traffic()
     }
 
     pub(super) fn describe_members(&self) -> String {

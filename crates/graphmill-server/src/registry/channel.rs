@@ -1,13 +1,19 @@
 //! One rank's stream of batches.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use graphmill_sample::{Cutting, Epoch, SeedList};
 
 use super::{Backend, ClientId};
 use crate::cluster::lock;
 use crate::outlet::Outlet;
+
+/// A line of the log after so many batches of a channel.
+const LOGGED: u64 = 1000;
+/// A batch that waited longer for a worker, or took longer, is worth a warning.
+const SLOW: Duration = Duration::from_secs(5);
 
 /// A channel.
 #[derive(Debug)]
@@ -21,6 +27,10 @@ pub(crate) struct Channel {
     pub(crate) closed: AtomicBool,
     /// The connection that asked last, where batches go.
     outlet: Mutex<Option<Arc<Outlet>>>,
+    /// Batches so far, and the microseconds that they waited and took.
+    done: AtomicU64,
+    queued: AtomicU64,
+    took: AtomicU64,
 }
 
 impl Channel {
@@ -32,7 +42,19 @@ impl Channel {
         seeds: Arc<SeedList>,
         cutting: Cutting,
     ) -> Self {
-        Self { id, backend, client, worker, seeds, cutting, closed: AtomicBool::new(false), outlet: Mutex::default() }
+        Self {
+            id,
+            backend,
+            client,
+            worker,
+            seeds,
+            cutting,
+            closed: AtomicBool::new(false),
+            outlet: Mutex::default(),
+            done: AtomicU64::new(0),
+            queued: AtomicU64::new(0),
+            took: AtomicU64::new(0),
+        }
     }
 
     /// An epoch over its seeds.
@@ -43,6 +65,22 @@ impl Channel {
     /// How many batches an epoch has, over all ranks.
     pub(crate) fn batches(&self) -> u64 {
         self.cutting.batches(self.seeds.len() as u64)
+    }
+
+    /// Counts a batch that waited and took so long, and says so now and then.
+    pub(crate) fn count(&self, queued: Duration, took: Duration) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        let all_queued =
+            self.queued.fetch_add(queued.as_micros() as u64, Ordering::Relaxed) + queued.as_micros() as u64;
+        let all_took = self.took.fetch_add(took.as_micros() as u64, Ordering::Relaxed) + took.as_micros() as u64;
+        if queued > SLOW || took > SLOW {
+            tracing::warn!(channel = self.id, worker = self.worker, ?queued, ?took, "a slow batch");
+        }
+        if done.is_multiple_of(LOGGED) {
+            let mean = |sum: u64| Duration::from_micros(sum / done);
+            let (queued, took) = (mean(all_queued), mean(all_took));
+            tracing::info!(channel = self.id, worker = self.worker, batches = done, ?queued, ?took, "served");
+        }
     }
 
     pub(crate) fn is_closed(&self) -> bool {

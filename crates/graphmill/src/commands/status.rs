@@ -65,7 +65,8 @@ fn render(address: &str, status: &StatusResponse) -> String {
     ];
     for peer in &status.peers {
         let state = if peer.connected { "connected" } else { "not connected" };
-        let traffic = format!("sent {}, received {}", numbers::bytes(peer.bytes_sent), numbers::bytes(peer.bytes_received));
+        let traffic =
+            format!("sent {}, received {}", numbers::bytes(peer.bytes_sent), numbers::bytes(peer.bytes_received));
         facts.push(("peer", format!("{}, {state}, {traffic}", peer.address)));
     }
     let mut text = table::of_facts(facts);

@@ -21,7 +21,12 @@ struct Served {
 impl Served {
     /// Starts a server; with its address if `listen` left the port open.
     fn start(place: &Workplace, line: &str) -> (Self, String) {
-        let mut child = place.command(&format!("--quiet serve {line}")).env("GRAPHMILL_LOG", "error").stderr(Stdio::inherit()).spawn().unwrap();
+        let mut child = place
+            .command(&format!("--quiet serve {line}"))
+            .env("GRAPHMILL_LOG", "error")
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let first = lines.next().expect("a server says where it listens").unwrap();
         let address = first.strip_prefix("listening on ").unwrap().to_owned();
@@ -186,7 +191,8 @@ fn status_shows_channels_and_the_watch_plane_answers_without_a_token() {
     assert!(refused.contains("the token is missing or wrong"), "{refused}");
     let shown = place.succeed(&format!("status {address} --token-file token"));
     assert!(shown.contains("0, 1, 2, 3 of 4"), "{shown}");
-    let told: Value = serde_json::from_str(&place.succeed(&format!("status {address} --token-file token --json"))).unwrap();
+    let told: Value =
+        serde_json::from_str(&place.succeed(&format!("status {address} --token-file token --json"))).unwrap();
     assert_eq!(told[0]["partitions"], json!([0, 1, 2, 3]));
     for (page, expected) in [("/healthz", "ok"), ("/metrics", "graphmill_batches_total 0")] {
         let mut socket = std::net::TcpStream::connect(&address).unwrap();

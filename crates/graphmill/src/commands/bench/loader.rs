@@ -242,7 +242,10 @@ fn summarise(
         transport: args.transport,
         batch_size: args.batch_size,
         seconds: args.seconds,
-        per_rank_seeds_per_s: spans.iter().map(|(from, to)| (to.seeds - from.seeds) as f64 / (to.seconds - from.seconds)).collect(),
+        per_rank_seeds_per_s: spans
+            .iter()
+            .map(|(from, to)| (to.seeds - from.seeds) as f64 / (to.seconds - from.seconds))
+            .collect(),
         config,
     })
 }

@@ -51,8 +51,8 @@ pub(super) fn run(dataset: &Path, context: &Context) -> anyhow::Result<String> {
         if let Some((rank, told)) = told {
             first.get_or_insert_with(|| began.elapsed());
             let total = Some(told.total_batches);
-            let bar = bars[rank]
-                .get_or_insert_with(|| context.progress.begin(&format!("rank {rank}"), Unit::Batches, total));
+            let bar =
+                bars[rank].get_or_insert_with(|| context.progress.begin(&format!("rank {rank}"), Unit::Batches, total));
             bar.advance(told.batches - pulled[rank].batches);
             pulled[rank] = told;
         }
@@ -61,7 +61,10 @@ pub(super) fn run(dataset: &Path, context: &Context) -> anyhow::Result<String> {
     drop(bars);
     servers.end()?;
     let closing = table(&pulled);
-    Ok(format!("{closing}\n\nFirst batch {} after the servers were started.", numbers::duration(first.unwrap_or_default())))
+    Ok(format!(
+        "{closing}\n\nFirst batch {} after the servers were started.",
+        numbers::duration(first.unwrap_or_default())
+    ))
 }
 
 fn table(pulled: &[Pulled]) -> String {

@@ -8,19 +8,21 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use graphmill_graph::{Dataset, OpenOptions, Storage};
+use graphmill_ingest::download::download;
 use graphmill_server::{Leftovers, Server};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::context::Context;
 use crate::terminal::{logs, numbers, output};
 
-pub(crate) use settings::endpoints;
 use settings::Settings;
+pub(crate) use settings::endpoints;
 
 const EXAMPLES: &str = "\
 Examples:
   graphmill serve g                                              all of a dataset, for this host
   graphmill serve g4 --partition 0,1 --listen 127.0.0.1:4100 --peers 127.0.0.1:4101
+  graphmill serve s3://graphs/g --partition 0 --cache-dir /data  fetched first, and checked
   graphmill serve g4 --listen 0.0.0.0:4100 --token-file token    for other hosts, which must know the token
   graphmill serve g4 --config serve.toml                         flags, then GRAPHMILL_... variables, then the file
 
@@ -31,8 +33,8 @@ SIGTERM stops it: what is under way is finished within --drain.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The dataset
-    #[arg(value_name = "DIR")]
+    /// The dataset: a directory, or a URL (s3, gs, az, http, https, file) to fetch it from
+    #[arg(value_name = "DIR|URL")]
     dataset: PathBuf,
 
     #[command(flatten)]
@@ -58,15 +60,24 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         storage: if settings.mmap { Storage::Mmap } else { Storage::Ram },
         partitions: (!settings.partition.is_empty()).then(|| settings.partition.clone()),
     };
-    let dataset = Dataset::open_with(&args.dataset, &opening)?;
-    let served: Vec<u32> = dataset.partitions().map(|(number, _)| number).collect();
-    let what = format!("{} of {} partitions of {}", served.len(), dataset.parts(), args.dataset.display());
+    let directory = match args.dataset.to_str() {
+        Some(url) if url.contains("://") => {
+            context.interrupt.watch()?;
+            download(url, &settings.cache_dir()?, opening.partitions.as_deref(), &context.job())?
+        }
+        _ => args.dataset.clone(),
+    };
+    let dataset = Dataset::open_with(&directory, &opening)?;
+    let served = dataset.partitions().count();
+    let what = format!("{served} of {} partitions of {}", dataset.parts(), directory.display());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.context("cannot start the threads for connections")?;
     let drain = settings.drain();
     let leftovers = runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).context("cannot listen to SIGTERM")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen to SIGINT")?;
+        // A signal that came since a download began was only noted.
+        context.job().check().map_err(|_| graphmill_ingest::Error::DownloadInterrupted)?;
         let server = Server::start(dataset, options).await?;
         for endpoint in server.endpoints() {
             output::print(&format!("listening on {endpoint}"))?;

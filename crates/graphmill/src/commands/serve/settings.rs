@@ -23,6 +23,10 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "I,...", value_delimiter = ',', env = "GRAPHMILL_PARTITION")]
     pub(crate) partition: Vec<u32>,
 
+    /// Where a dataset from a URL is kept [default: graphmill in the user's cache directory]
+    #[arg(long, value_name = "DIR", env = "GRAPHMILL_CACHE_DIR")]
+    cache_dir: Option<PathBuf>,
+
     /// Where to listen: host:port, or unix:/path; repeat it for several [default: 127.0.0.1:4100]
     #[arg(long, value_name = "ADDRESS", env = "GRAPHMILL_LISTEN")]
     listen: Vec<String>,
@@ -92,6 +96,7 @@ impl Settings {
         let either = |first: Vec<String>, second| if first.is_empty() { second } else { first };
         Ok(Self {
             partition: if self.partition.is_empty() { file.partition } else { self.partition },
+            cache_dir: self.cache_dir.or(file.cache_dir),
             listen: either(self.listen, file.listen),
             peers: either(self.peers, file.peers),
             threads: self.threads.or(file.threads),
@@ -108,6 +113,19 @@ impl Settings {
             drain: self.drain.or(file.drain),
             log: self.log.or(file.log),
         })
+    }
+
+    /// Where datasets from URLs are kept.
+    pub(crate) fn cache_dir(&self) -> anyhow::Result<PathBuf> {
+        if let Some(folder) = &self.cache_dir {
+            return Ok(folder.clone());
+        }
+        // A relative one is to be ignored, says the convention that the variable comes from.
+        let from = |variable| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+        let user = from("XDG_CACHE_HOME").or_else(|| Some(from("HOME")?.join(".cache")));
+        Ok(user
+            .context("there is no home directory; say with --cache-dir where to keep the dataset")?
+            .join("graphmill"))
     }
 
     pub(crate) fn drain(&self) -> Duration {
