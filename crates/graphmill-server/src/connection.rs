@@ -21,6 +21,8 @@ use crate::scheduler::Credited;
 
 /// How long a greeting may take.
 const GREETING: Duration = Duration::from_secs(5);
+/// How long a client that was refused may take to hang up.
+const GOODBYE: Duration = Duration::from_secs(1);
 /// The most questions of a peer under way; further ones wait in its socket.
 const QUESTIONS: usize = 64;
 /// Buffers that a connection keeps for what it sends.
@@ -42,7 +44,10 @@ pub(crate) async fn serve(core: Arc<Core>, greeting: Arc<Greeting>, stream: Stre
     let greeted = timeout(GREETING, greet(&core, &greeting, &mut reader, &mut writer, shares_memory)).await;
     let hello = match greeted {
         Ok(Ok(hello)) => hello,
-        Ok(Err(reason)) => return tracing::info!(peer = peer.address, reason, "refused a connection"),
+        Ok(Err(reason)) => {
+            tracing::info!(peer = peer.address, reason, "refused a connection");
+            return say_goodbye(&mut reader, &mut writer).await;
+        }
         Err(_) => return tracing::info!(peer = peer.address, "a connection did not greet in time"),
     };
     let (client, slots) = (client_id(&hello.client), hello.slots && shares_memory);
@@ -58,11 +63,22 @@ pub(crate) async fn serve(core: Arc<Core>, greeting: Arc<Greeting>, stream: Stre
             // Not through the queue: nobody writes it any more. It cannot be told if a frame was cut off.
             let message = Message::Refused(Refusal::invalid(reason).refused());
             let _ = timeout(GREETING, writer.write(Header::new(message.kind()), &message, &[])).await;
+            say_goodbye(&mut reader, &mut writer).await;
         }
     }
     for (channel, bytes) in outlet.outstanding() {
         core.work.scheduler(|scheduler| scheduler.consumed(channel, bytes));
     }
+}
+
+/// Ends a connection so that what was said last arrives: with input unread, the system would throw it away.
+async fn say_goodbye(reader: &mut FrameReader, writer: &mut FrameWriter) {
+    let _ = timeout(GOODBYE, async {
+        writer.shutdown().await?;
+        while reader.next().await?.is_some() {}
+        graphmill_net::Result::Ok(())
+    })
+    .await;
 }
 
 /// How a connection ended.
@@ -164,37 +180,46 @@ pub(crate) fn client_id(bytes: &[u8]) -> ClientId {
     bytes.try_into().unwrap_or_default()
 }
 
+/// What waits to be written. However the connection ends, the channels of what was not written are told.
+struct Queue<'a> {
+    core: &'a Core,
+    waiting: mpsc::UnboundedReceiver<Out>,
+}
+
+impl Queue<'_> {
+    /// Tells the channel of a batch that it is taken, or lost.
+    fn gone(&self, out: &Out) {
+        if let Some((channel, bytes)) = out.batch() {
+            self.core.work.scheduler(|scheduler| scheduler.consumed(channel, bytes));
+        }
+    }
+}
+
+impl Drop for Queue<'_> {
+    fn drop(&mut self) {
+        self.waiting.close();
+        while let Ok(out) = self.waiting.try_recv() {
+            self.gone(&out);
+        }
+    }
+}
+
 /// Writes what is sent, and tells channels what was taken.
 async fn write(
     core: &Core,
     outlet: &Outlet,
-    mut queue: mpsc::UnboundedReceiver<Out>,
+    waiting: mpsc::UnboundedReceiver<Out>,
     writer: &mut FrameWriter,
 ) -> String {
-    let consumed = |out: &Out| {
-        if let Some((channel, bytes)) = out.batch() {
-            core.work.scheduler(|scheduler| scheduler.consumed(channel, bytes));
-        }
-    };
-    // Runs also when the other side of the connection ends first, and this future is dropped.
-    struct Rest<'a, F: Fn(&Out)>(&'a mut mpsc::UnboundedReceiver<Out>, F);
-    impl<F: Fn(&Out)> Drop for Rest<'_, F> {
-        fn drop(&mut self) {
-            self.0.close();
-            while let Ok(out) = self.0.try_recv() {
-                (self.1)(&out);
-            }
-        }
-    }
-    let rest = Rest(&mut queue, consumed);
+    let mut queue = Queue { core, waiting };
     loop {
-        let Some(out) = rest.0.recv().await else { return "it is not needed any more".to_owned() };
+        let Some(out) = queue.waiting.recv().await else { return "it is not needed any more".to_owned() };
         let began = Instant::now();
         let written = outlet.write(&out, writer).await;
         if out.batch().is_some() {
             core.metrics.sent(began.elapsed());
         }
-        (rest.1)(&out);
+        queue.gone(&out);
         if let Err(error) = written {
             return error.to_string();
         }

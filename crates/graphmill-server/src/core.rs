@@ -18,6 +18,7 @@ pub(crate) struct Core {
     pub(crate) metrics: Metrics,
     pub(crate) incarnation: u64,
     pub(crate) threads: usize,
+    pub(crate) peer_wait: std::time::Duration,
     pub(crate) started: Instant,
 }
 

@@ -23,12 +23,17 @@ use crate::work::Memory;
 /// What an edge costs, in bytes of features: reading and renumbering it takes about as long as copying so many.
 const EDGE_WORK: u64 = 64;
 
+/// What peers said, by the numbers of their questions.
+type Replies = Vec<(usize, Result<Answered, Refusal>)>;
+/// A batch, and what it waited for.
+type Answers = (Box<Job>, Replies);
+
 /// A batch at work.
 pub(crate) struct Job {
     turn: Turn,
     channel: Arc<Channel>,
     /// None only while its memory is being given back.
-    machine: Option<Box<Machine>>,
+    machine: Option<Machine>,
     stage: Stage,
     /// Per question under way, its shares.
     splits: Vec<Split>,
@@ -70,12 +75,22 @@ struct RowsAsked {
     row_bytes: usize,
 }
 
+/// This server's share of a tensor's rows.
+struct LocalRows {
+    source: Source,
+    ids: Vec<u64>,
+    places: Vec<u32>,
+    /// How many rows the tensor has.
+    count: usize,
+    tensor: Range<usize>,
+}
+
 /// What a batch waits for.
 struct Waiting {
     core: Arc<Core>,
     /// Answers that are missing, and one for the worker that asked.
     left: AtomicUsize,
-    replies: Mutex<Vec<(usize, Result<Answered, Refusal>)>>,
+    replies: Mutex<Replies>,
     job: Mutex<Option<Box<Job>>>,
 }
 
@@ -97,7 +112,7 @@ pub(crate) fn begin(core: &Arc<Core>, turn: Turn, memory: &mut Memory) {
 }
 
 /// Goes on with a batch whose answers have arrived, until it is finished or waits again.
-fn run(core: &Arc<Core>, mut job: Box<Job>, mut replies: Vec<(usize, Result<Answered, Refusal>)>, memory: &mut Memory) {
+fn run(core: &Arc<Core>, mut job: Box<Job>, mut replies: Replies, memory: &mut Memory) {
     loop {
         if core.channel_in_epoch(job.turn).is_none() {
             return job.abandon(core);
@@ -116,7 +131,7 @@ fn run(core: &Arc<Core>, mut job: Box<Job>, mut replies: Vec<(usize, Result<Answ
             Err(panic) => {
                 *memory = Memory::default();
                 // What the machine was doing is unknown, so it does not go on.
-                job.machine = Some(Box::new(Machine::new(&job.channel.backend.plan)));
+                job.machine = Some(Machine::new(&job.channel.backend.plan));
                 return job
                     .fail(core, &Refusal::internal(format!("sampling panicked: {}", panic_message(panic.as_ref()))));
             }
@@ -129,7 +144,7 @@ impl Job {
     fn advance(
         &mut self,
         core: &Core,
-        replies: Vec<(usize, Result<Answered, Refusal>)>,
+        replies: Replies,
         asking: &Asking,
         memory: &mut Memory,
     ) -> Result<Progress, Refusal> {
@@ -187,7 +202,7 @@ impl Job {
             }
         } else {
             let owners = core.cluster.owners();
-            let mut local: Vec<(Source, Vec<u64>, Vec<u32>, usize, Range<usize>)> = Vec::new();
+            let mut local: Vec<LocalRows> = Vec::new();
             for (rows, tensor) in gathers.into_iter().filter(|(rows, _)| !rows.ids.is_empty()) {
                 let mut split = RowSplit::default();
                 let book = core.cluster.book(rows.source)?;
@@ -198,14 +213,14 @@ impl Job {
                         continue;
                     }
                     if owner == 0 {
-                        local.push((rows.source, ids, places, count, tensor.clone()));
+                        local.push(LocalRows { source: rows.source, ids, places, count, tensor: tensor.clone() });
                         continue;
                     }
                     asking.ask(asked.len(), owner, Question::gather(rows.source, &ids));
                     asked.push(RowsAsked { places, tensor: tensor.clone(), row_bytes });
                 }
             }
-            for (source, ids, places, count, tensor) in local {
+            for LocalRows { source, ids, places, count, tensor } in local {
                 core.cluster.view.gather_to(Gather { source, ids: &ids }, &places, count, &mut buffer[tensor])?;
             }
         }
@@ -313,11 +328,7 @@ fn ask_owners(
 }
 
 /// Puts answers where their questions came from.
-fn read_answers(
-    splits: &mut [Split],
-    owners: usize,
-    replies: Vec<(usize, Result<Answered, Refusal>)>,
-) -> Result<(), Refusal> {
+fn read_answers(splits: &mut [Split], owners: usize, replies: Replies) -> Result<(), Refusal> {
     for (number, reply) in replies {
         let answered = reply?;
         let Message::Answer(head) = &answered.message else { return Err(answered.unexpected()) };
@@ -330,7 +341,7 @@ fn read_answers(
 }
 
 impl Rows {
-    fn take(&mut self, replies: Vec<(usize, Result<Answered, Refusal>)>) -> Result<(), Refusal> {
+    fn take(&mut self, replies: Replies) -> Result<(), Refusal> {
         let buffer = self.memory.bytes_mut();
         for (number, reply) in replies {
             let answered = reply?;
@@ -365,14 +376,14 @@ impl Asking {
     }
 
     /// Puts a job aside until the last answer arrives; gives it back if all have.
-    fn wait(self, job: Box<Job>) -> Option<(Box<Job>, Vec<(usize, Result<Answered, Refusal>)>)> {
+    fn wait(self, job: Box<Job>) -> Option<Answers> {
         *lock(&self.waiting.job) = Some(job);
         if self.waiting.left.fetch_sub(1, Ordering::AcqRel) == 1 { self.waiting.take() } else { None }
     }
 }
 
 impl Waiting {
-    fn take(&self) -> Option<(Box<Job>, Vec<(usize, Result<Answered, Refusal>)>)> {
+    fn take(&self) -> Option<Answers> {
         let job = lock(&self.job).take()?;
         Some((job, std::mem::take(&mut *lock(&self.replies))))
     }

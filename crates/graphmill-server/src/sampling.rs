@@ -21,8 +21,6 @@ use crate::registry::{Channel, Found};
 use crate::scheduler::{Activity, Bounds};
 use crate::seeds::{self, Listed, SeedCache};
 
-/// How long a backend waits for the peers it needs.
-const PEERS: Duration = Duration::from_secs(10);
 /// How long a client may take between two parts of a list of seeds.
 const PART: Duration = Duration::from_secs(30);
 /// What a channel may take unless its client asks for less or more, and the most it is given.
@@ -49,9 +47,9 @@ impl SamplingApi {
         } else {
             request.key
         };
-        let cluster = Arc::clone(&self.core.cluster);
+        let (cluster, peer_wait) = (Arc::clone(&self.core.cluster), self.core.peer_wait);
         let make = async move {
-            cluster.complete(PEERS).await?;
+            cluster.complete(peer_wait).await?;
             // A plan reads the manifest and looks things up: microseconds.
             Ok(Plan::new(config, &cluster.dataset)?)
         };
@@ -125,12 +123,12 @@ impl SamplingApi {
             status.buffered_bytes = seen.buffered_bytes;
             status.work = seen.work;
             status.last_credit_age_ms = seen.last_credit.elapsed().as_millis() as u64;
-            status.state = match seen.activity {
+            let state = match seen.activity {
                 Activity::Idle => "idle",
                 Activity::Runnable => "runnable",
                 Activity::Parked => "parked",
-            }
-            .to_owned();
+            };
+            state.clone_into(&mut status.state);
         }
         status
     }

@@ -5,7 +5,7 @@
 //! can again, its tag is at least that of whoever was served last. So a rank with many seeds cannot starve one with few,
 //! and a slow reader holds up nobody but itself (`docs/decisions/0012`).
 //!
-//! No thread, no clock, no I/O: the workers ask [`Scheduler::next`], and tell it what happened.
+//! No thread, no clock, no I/O: the workers ask [`Scheduler::take_turn`], and tell it what happened.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::Instant;
@@ -214,7 +214,7 @@ impl Scheduler {
     }
 
     /// The batch to sample next, if there is one and not too many are under way.
-    pub fn next(&mut self) -> Option<Turn> {
+    pub fn take_turn(&mut self) -> Option<Turn> {
         if self.running >= self.most {
             return None;
         }
@@ -344,7 +344,7 @@ mod tests {
     fn serve(scheduler: &mut Scheduler, turns: usize, cost: impl Fn(u64) -> u64) -> HashMap<u64, u64> {
         let mut served = HashMap::new();
         for _ in 0..turns {
-            let Some(turn) = scheduler.next() else { break };
+            let Some(turn) = scheduler.take_turn() else { break };
             *served.entry(turn.channel).or_default() += cost(turn.channel);
             scheduler.finished(turn, cost(turn.channel), 10);
             scheduler.consumed(turn.channel, 10);
@@ -384,7 +384,7 @@ mod tests {
         }
         // Nobody takes what channel 0 has finished.
         let mut finished = [0; 2];
-        while let Some(turn) = scheduler.next() {
+        while let Some(turn) = scheduler.take_turn() {
             finished[turn.channel as usize] += 1;
             scheduler.finished(turn, 10, 10);
             if turn.channel == 1 {
@@ -394,7 +394,7 @@ mod tests {
         let parked = scheduler.seen(0).unwrap();
         assert_eq!((finished, parked.activity, parked.buffered_bytes), ([2, 50], Activity::Parked, 20));
         scheduler.consumed(0, 10);
-        assert_eq!(scheduler.next().map(|turn| turn.channel), Some(0));
+        assert_eq!(scheduler.take_turn().map(|turn| turn.channel), Some(0));
     }
 
     #[test]
@@ -402,10 +402,10 @@ mod tests {
         let mut scheduler = Scheduler::new(8);
         scheduler.add(7, Bounds { credits: 9, bytes: 35 }, Instant::now());
         credit(&mut scheduler, 7, 0, 0..9);
-        let first = scheduler.next().unwrap();
-        assert!(scheduler.next().is_none());
+        let first = scheduler.take_turn().unwrap();
+        assert!(scheduler.take_turn().is_none());
         scheduler.finished(first, 1, 10);
-        assert_eq!(std::iter::from_fn(|| scheduler.next()).count(), 2, "with the first, three fit");
+        assert_eq!(std::iter::from_fn(|| scheduler.take_turn()).count(), 2, "with the first, three fit");
     }
 
     #[test]
@@ -414,10 +414,10 @@ mod tests {
         scheduler.add(7, Bounds { credits: 9, bytes: 5 }, Instant::now());
         credit(&mut scheduler, 7, 0, 0..3);
         for _ in 0..3 {
-            let turn = scheduler.next().unwrap();
+            let turn = scheduler.take_turn().unwrap();
             assert!(scheduler.seen(7).unwrap().running == 1);
             scheduler.finished(turn, 1, 100);
-            assert!(scheduler.next().is_none());
+            assert!(scheduler.take_turn().is_none());
             scheduler.consumed(7, 100);
         }
     }
@@ -426,13 +426,13 @@ mod tests {
     fn a_new_epoch_ends_the_old_one_and_an_old_credit_is_stale() {
         let mut scheduler = scheduler(1);
         credit(&mut scheduler, 0, 3, 0..5);
-        let old = scheduler.next().unwrap();
+        let old = scheduler.take_turn().unwrap();
         assert_eq!(credit(&mut scheduler, 0, 4, 0..2), Credited::Taken);
         assert_eq!(credit(&mut scheduler, 0, 3, 5..6), Credited::Stale);
         assert_eq!(scheduler.start(0, 2), Some(4));
         scheduler.abandoned(old);
         let turn = |scheduler: &mut Scheduler| {
-            let turn = scheduler.next()?;
+            let turn = scheduler.take_turn()?;
             scheduler.finished(turn, 1, 1);
             Some((turn.epoch, turn.g))
         };
@@ -469,7 +469,7 @@ mod tests {
                         }
                         asked.insert((channel, epoch, g));
                     },
-                    2 | 3 => if let Some(turn) = scheduler.next() {
+                    2 | 3 => if let Some(turn) = scheduler.take_turn() {
                         let batch = (turn.channel, turn.epoch, turn.g);
                         prop_assert!(asked.contains(&batch) && turns.insert(batch));
                         under_way.push(turn);

@@ -18,7 +18,10 @@ const MOST: u64 = 1 << 28;
 
 /// Lists that several channels share while one of them is open.
 #[derive(Debug, Default)]
-pub(crate) struct SeedCache(Mutex<HashMap<(usize, Option<Split>), Weak<SeedList>>>);
+pub(crate) struct SeedCache(Mutex<Known>);
+
+/// By node type and split.
+type Known = HashMap<(usize, Split), Weak<SeedList>>;
 
 /// Which seeds a client wants, and what it listed.
 pub(crate) async fn resolve(
@@ -37,7 +40,7 @@ pub(crate) async fn resolve(
         Seeds::All(_) => Ok(Arc::new(SeedList::All(cluster.dataset.node_types()[node_type].count))),
         Seeds::Split(name) => {
             let split = name.parse::<Split>().map_err(|error| Refusal::invalid(error.to_string()))?;
-            let key = (node_type, Some(split));
+            let key = (node_type, split);
             if let Some(list) = lock(&cache.0).get(&key).and_then(Weak::upgrade) {
                 return Ok(list);
             }

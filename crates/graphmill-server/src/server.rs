@@ -42,6 +42,8 @@ pub struct Options {
     pub insecure: bool,
     /// How long a silent client keeps its channels.
     pub lease: Duration,
+    /// How long a sampler waits for peers with the partitions it needs.
+    pub peer_wait: Duration,
     /// Whether clients on this host may get batches in shared memory.
     pub shared_memory: bool,
 }
@@ -58,6 +60,7 @@ impl Default for Options {
             peer_tls: None,
             insecure: false,
             lease: Duration::from_secs(30),
+            peer_wait: Duration::from_secs(10),
             shared_memory: true,
         }
     }
@@ -134,6 +137,7 @@ impl Server {
             metrics: Metrics::new(),
             incarnation,
             threads: options.threads.max(1),
+            peer_wait: options.peer_wait,
             started: Instant::now(),
         });
 
@@ -162,13 +166,13 @@ impl Server {
             }
         };
         let threads = core.work.start(core.threads, begin)?;
-        core.cluster.connect();
+        let peers = core.cluster.connect();
         let greeting = Arc::new(Greeting {
             token: options.token.clone(),
             unix_socket: unix_socket.as_ref().map(|path| path.to_string_lossy().into_owned()),
             lease: options.lease,
         });
-        let accepting = tokio::spawn(accept(Arc::clone(&core), greeting, listener, router, watch_listener));
+        let accepting = tokio::spawn(accept(Arc::clone(&core), greeting, listener, router, watch_listener, peers));
         let socket_folder = unix_socket.and_then(|path| path.parent().map(PathBuf::from));
         Ok(Self { core, endpoints, watch, accepting, threads, health, socket_folder })
     }
@@ -258,13 +262,14 @@ fn unix_socket(incarnation: u64) -> Option<PathBuf> {
     Some(path)
 }
 
-/// Takes connections, and ends leases, until it is aborted.
+/// Takes connections, ends leases and keeps up with peers, until it is aborted.
 async fn accept(
     core: Arc<Core>,
     greeting: Arc<Greeting>,
     listener: Listener,
     router: axum::Router,
     watch: Option<Listener>,
+    _peers: JoinSet<()>,
 ) {
     // Dropped with this task, so that no connection outlives the server.
     let mut connections = JoinSet::new();

@@ -12,10 +12,13 @@ use graphmill_sample::{Answer, AnswerScratch, Cut};
 
 use crate::scheduler::{Scheduler, Turn};
 
+/// Something that others wait for.
+type Urgent = Box<dyn FnOnce(&mut Memory) + Send>;
+
 /// What a worker does next.
 pub(crate) enum Task {
     /// Something that others wait for.
-    Urgent(Box<dyn FnOnce(&mut Memory) + Send>),
+    Urgent(Urgent),
     /// A batch that nobody has begun.
     Begin(Turn),
 }
@@ -35,7 +38,7 @@ pub(crate) struct Work {
 }
 
 struct State {
-    urgent: VecDeque<Box<dyn FnOnce(&mut Memory) + Send>>,
+    urgent: VecDeque<Urgent>,
     scheduler: Scheduler,
     stopped: bool,
 }
@@ -78,7 +81,7 @@ impl Work {
             if let Some(task) = state.urgent.pop_front() {
                 return Some(Task::Urgent(task));
             }
-            if let Some(turn) = state.scheduler.next() {
+            if let Some(turn) = state.scheduler.take_turn() {
                 return Some(Task::Begin(turn));
             }
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);

@@ -218,13 +218,15 @@ impl Loader {
         let Options { threads, prefetch, .. } = self.about.options;
         let state = State { rounds, ahead: ahead.to_vec(), ..self.about.state(epoch, start) };
         let feed = match &self.origin {
-            Origin::Remote(source) => Feed::Remote(Receiving::new(source, &self.about.plan, order, todo.clone())),
+            Origin::Remote(source) => {
+                Feed::Remote(Box::new(Receiving::new(source, &self.about.plan, order, todo.clone())))
+            }
             Origin::Embedded(embedded) => {
                 let start = || Workers::start(embedded, order, todo.clone(), threads, threads + prefetch);
                 // A system that has no thread to give still has this one.
                 match (threads > 0).then(start).filter(|workers| workers.any() || todo.is_empty()) {
                     Some(workers) => Feed::Workers(workers),
-                    None => Feed::Inline(Arc::clone(embedded), Some(embedded.worker())),
+                    None => Feed::Inline(Arc::clone(embedded), Some(Box::new(embedded.worker()))),
                 }
             }
         };
@@ -272,9 +274,9 @@ pub struct Batches {
 #[derive(Debug)]
 enum Feed {
     /// The thread that asks. The worker is gone only while it is being given back.
-    Inline(Arc<Embedded>, Option<Worker>),
+    Inline(Arc<Embedded>, Option<Box<Worker>>),
     Workers(Workers),
-    Remote(Receiving),
+    Remote(Box<Receiving>),
 }
 
 impl Batches {
@@ -333,7 +335,7 @@ impl Drop for Batches {
         if let Feed::Inline(embedded, worker) = &mut self.feed
             && let Some(worker) = worker.take().filter(|_| !std::thread::panicking())
         {
-            embedded.give_back(worker);
+            embedded.give_back(*worker);
         }
     }
 }

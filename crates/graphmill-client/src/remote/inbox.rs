@@ -303,7 +303,9 @@ impl Receiving {
             let room = self.window.saturating_sub(under_way).max(usize::from(state.asked.is_empty()));
             (room, std::mem::take(&mut state.lost))
         };
-        lost.into_iter().for_each(|channel| self.channels.forget(channel));
+        for channel in lost {
+            self.channels.forget(channel);
+        }
         if room == 0 || self.todo.is_empty() {
             return;
         }
@@ -311,13 +313,11 @@ impl Receiving {
         for _ in 0..room {
             let Some(round) = self.todo.pop_front() else { break };
             let batch = self.order.batch(round);
-            match self.member_for(batch.g) {
-                Some(member) => credits.entry(member).or_default().push((round, batch)),
-                None => {
-                    self.todo.push_front(round);
-                    break;
-                }
-            }
+            let Some(member) = self.member_for(batch.g) else {
+                self.todo.push_front(round);
+                break;
+            };
+            credits.entry(member).or_default().push((round, batch));
         }
         for (member, batches) in credits {
             self.credit(member, &batches);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use graphmill_net::{Endpoint, FrameReader, FrameWriter, MappedSlot, Stream};
 use graphmill_sample::{Buffer, Pool, law};
@@ -21,6 +21,9 @@ use super::{ConnectOptions, Transport};
 const CONNECT: Duration = Duration::from_secs(5);
 /// The pause before another attempt: doubled each time, up to the second.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// A server is asked at least this often whether it is there, and given up when it said nothing for so long.
+const PING: Duration = Duration::from_secs(2);
+const SILENCE: Duration = Duration::from_secs(10);
 /// Buffers that are kept for batches that arrive over a socket.
 const KEPT: usize = 16;
 
@@ -141,7 +144,9 @@ impl Member {
 
     fn each_inbox(&self, call: impl Fn(&Inbox)) {
         let inboxes: Vec<Arc<Inbox>> = lock(&self.inboxes).values().filter_map(Weak::upgrade).collect();
-        inboxes.iter().for_each(|inbox| call(inbox));
+        for inbox in inboxes {
+            call(&inbox);
+        }
     }
 
     async fn keep_connected(self: Arc<Self>) {
@@ -228,7 +233,17 @@ impl Member {
         *lock(&self.state) = State::Up(queue);
         self.each_inbox(Inbox::member_up);
         let slots = Slots::new(returns);
-        let mut alive = tokio::time::interval((lease / 3).max(Duration::from_millis(10)));
+        // A server that is asked this often and says nothing for a while is frozen, or the network is.
+        let mut alive = tokio::time::interval((lease / 3).clamp(Duration::from_millis(10), PING));
+        let heard = Mutex::new(Instant::now());
+        let silent = async {
+            loop {
+                tokio::time::sleep(SILENCE / 10).await;
+                if lock(&heard).elapsed() > SILENCE {
+                    return format!("it said nothing for {} s", SILENCE.as_secs());
+                }
+            }
+        };
         let write = async {
             loop {
                 let (header, message) = tokio::select! {
@@ -243,17 +258,19 @@ impl Member {
         };
         tokio::select! {
             reason = write => reason,
-            reason = self.read(reader, &slots) => reason,
+            reason = self.read(reader, &slots, &heard) => reason,
+            reason = silent => reason,
         }
     }
 
-    async fn read(&self, mut reader: FrameReader, slots: &Arc<Slots>) -> String {
+    async fn read(&self, mut reader: FrameReader, slots: &Arc<Slots>, heard: &Mutex<Instant>) -> String {
         loop {
             let frame = match reader.next().await {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return "it hung up".to_owned(),
                 Err(error) => return error.to_string(),
             };
+            *lock(heard) = Instant::now();
             let Header { channel, epoch, g, body, .. } = frame.header;
             match frame.message {
                 Message::Batch(head) => {

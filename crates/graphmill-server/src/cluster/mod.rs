@@ -12,6 +12,7 @@ use graphmill_graph::{Dataset, Direction};
 use graphmill_sample::{Answer, AnswerScratch, Gather, Need, RowSplit, Source, Split, View};
 use graphmill_wire::{Message, exchange};
 use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
 
 use crate::Refusal;
 
@@ -50,8 +51,9 @@ impl Cluster {
         Ok(Arc::new(Self { dataset, view, peers, owners, changed: watch::Sender::new(0), list_types }))
     }
 
-    /// Keeps connections to all peers; to be called inside a runtime.
-    pub(crate) fn connect(self: &Arc<Self>) {
+    /// Keeps connections to all peers for as long as the result is kept; to be called inside a runtime.
+    pub(crate) fn connect(self: &Arc<Self>) -> JoinSet<()> {
+        let mut kept = JoinSet::new();
         for peer in &self.peers {
             let (peer, cluster) = (Arc::clone(peer), Arc::downgrade(self));
             let changed = move || {
@@ -59,8 +61,9 @@ impl Cluster {
                     cluster.recount();
                 }
             };
-            tokio::spawn(peer.keep_connected(changed));
+            kept.spawn(peer.keep_connected(changed));
         }
+        kept
     }
 
     fn recount(&self) {

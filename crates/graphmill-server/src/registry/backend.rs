@@ -18,7 +18,7 @@ pub(crate) struct Backend {
     pub(crate) config: Value,
     pub(crate) plan: Arc<Plan>,
     /// Machines that rest, with their memory.
-    machines: Mutex<Vec<Box<Machine>>>,
+    machines: Mutex<Vec<Machine>>,
     use_of: Mutex<Use>,
 }
 
@@ -50,19 +50,19 @@ impl Backend {
     }
 
     /// A machine that has rested, or a new one.
-    pub(crate) fn machine(&self) -> Box<Machine> {
+    pub(crate) fn machine(&self) -> Machine {
         lock(&self.use_of).batches += 1;
         let rested = lock(&self.machines).pop();
-        rested.unwrap_or_else(|| Box::new(Machine::new(&self.plan)))
+        rested.unwrap_or_else(|| Machine::new(&self.plan))
     }
 
-    pub(crate) fn rest(&self, machine: Box<Machine>) {
+    pub(crate) fn rest(&self, machine: Machine) {
         lock(&self.machines).push(machine);
     }
 
     /// Bytes that resting machines hold.
     pub(crate) fn scratch_bytes(&self) -> usize {
-        lock(&self.machines).iter().map(|machine| machine.scratch_bytes()).sum()
+        lock(&self.machines).iter().map(Machine::scratch_bytes).sum()
     }
 
     pub(crate) fn channels(&self) -> usize {

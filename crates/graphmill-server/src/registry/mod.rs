@@ -161,7 +161,7 @@ impl Registry {
         if id >> 32 != self.incarnation & 0xffff_ffff || inner.lost.contains(&id) {
             return Found::Lost;
         }
-        if id & 0xffff_ffff == 0 || id & 0xffff_ffff > inner.next_channel { Found::Never } else { Found::Closed }
+        if (1..=inner.next_channel).contains(&(id & 0xffff_ffff)) { Found::Closed } else { Found::Never }
     }
 
     /// Takes a channel out, and its backend with the last of them. Says whether it was there.

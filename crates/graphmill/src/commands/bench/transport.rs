@@ -154,14 +154,14 @@ fn measure(way: Way, message: usize, seconds: f64) -> anyhow::Result<f64> {
         Way::BareTcp => {
             let listener = TcpListener::bind("127.0.0.1:0")?;
             let sender = start(&listener.local_addr()?.to_string())?;
-            let rate = receive_bare(listener.accept()?.0, message)?;
+            let rate = receive_bare(listener.accept()?.0, message);
             sender.end()?;
             Ok(rate)
         }
         Way::BareUnix => {
             let listener = std::os::unix::net::UnixListener::bind(&path)?;
             let sender = start(&path.display().to_string())?;
-            let rate = receive_bare(listener.accept()?.0, message)?;
+            let rate = receive_bare(listener.accept()?.0, message);
             sender.end()?;
             Ok(rate)
         }
@@ -213,13 +213,13 @@ impl Clock {
     }
 }
 
-fn receive_bare(mut socket: impl Read, message: usize) -> anyhow::Result<f64> {
+fn receive_bare(mut socket: impl Read, message: usize) -> f64 {
     let mut buffer = vec![0; message];
     let mut clock = Clock::new();
     while socket.read_exact(&mut buffer).is_ok() {
         clock.add(&buffer);
     }
-    Ok(clock.rate())
+    clock.rate()
 }
 
 async fn receive_frames(stream: Stream, message: usize) -> anyhow::Result<f64> {
@@ -233,17 +233,15 @@ async fn receive_frames(stream: Stream, message: usize) -> anyhow::Result<f64> {
                 let fd = frame.fd.context("a slot came without its descriptor")?;
                 slots.push(MappedSlot::map(fd, slot.bytes as usize)?);
             }
-            Message::Batch(head) => match head.slot {
-                Some(slot) => {
-                    clock.add(&slots.get(slot as usize).context("there is no such slot")?.bytes()[..message]);
-                    let back = Message::Return(proto::Return { returned: vec![slot], retired: Vec::new() });
-                    writer.write(Header::new(Kind::Return), &back, &[]).await?;
-                }
-                None => {
-                    reader.read_body(&mut buffer).await?;
-                    clock.add(&buffer);
-                }
-            },
+            Message::Batch(proto::BatchHead { slot: Some(slot), .. }) => {
+                clock.add(&slots.get(slot as usize).context("there is no such slot")?.bytes()[..message]);
+                let back = Message::Return(proto::Return { returned: vec![slot], retired: Vec::new() });
+                writer.write(Header::new(Kind::Return), &back, &[]).await?;
+            }
+            Message::Batch(_) => {
+                reader.read_body(&mut buffer).await?;
+                clock.add(&buffer);
+            }
             // The sender's end of the benchmark.
             _ => break,
         }

@@ -27,7 +27,7 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "DIR", env = "GRAPHMILL_CACHE_DIR")]
     cache_dir: Option<PathBuf>,
 
-    /// Where to listen: host:port, or unix:/path; repeat it for several [default: 127.0.0.1:4100]
+    /// Where to listen: host:port, or `unix:/path`; repeat it for several [default: 127.0.0.1:4100]
     #[arg(long, value_name = "ADDRESS", env = "GRAPHMILL_LISTEN")]
     listen: Vec<String>,
 
@@ -83,7 +83,7 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "SECONDS", env = "GRAPHMILL_DRAIN")]
     drain: Option<f64>,
 
-    /// How to write logs; GRAPHMILL_LOG says which, as in `graphmill=debug`
+    /// How to write logs; `GRAPHMILL_LOG` says which, as in `graphmill=debug`
     #[arg(long, value_enum, env = "GRAPHMILL_LOG_FORMAT")]
     pub(crate) log: Option<LogFormat>,
 }
@@ -157,6 +157,7 @@ impl Settings {
             insecure: self.insecure,
             lease: seconds(self.lease.unwrap_or(LEASE)).max(Duration::from_millis(100)),
             shared_memory: !self.no_shared_memory,
+            peer_wait: defaults.peer_wait,
         })
     }
 }
