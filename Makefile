@@ -61,6 +61,11 @@ bench-peers: ## measure sampling beside other libraries, which are installed
 	$(CARGO) build --release -p graphmill
 	$(PYTHON) bench/peers/run.py --graphmill $(TARGET)/release/graphmill
 
+.PHONY: bench-serving
+bench-serving: ## measure batches from a server beside GraphLearn, which is installed
+	$(CARGO) build --release -p graphmill
+	$(PYTHON) bench/peers/serving.py --graphmill $(TARGET)/release/graphmill
+
 .PHONY: docs
 docs: ## build the API documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --workspace
