@@ -90,7 +90,7 @@ def medians(measured: list[dict]) -> dict:
 
 def table(result: dict) -> str:
     size, works = result["size"], result["works"]
-    version = result["versions"].get(PEER, "")
+    peer = f"{PEER} {result['versions'].get(PEER, '')}".rstrip()
     lines = [
         f"{result['machine']['cores']} cores, {result['machine']['processor']}; a server and a process that pulls",
         f"{size['nodes']:,} nodes, {size['edges']:,} edges (R-MAT), {size['feature_dim']} f32 features, batches of "
@@ -106,7 +106,7 @@ def table(result: dict) -> str:
         *(start_row(work) for work in works if work["servers"] == 1),
         "",
         *sizes(works),
-        f"{PEER} {version}, seeded, over its own RPC on TCP, the only way it has; it draws with replacement.",
+        f"{peer}, seeded, over its own RPC on TCP, the only way it has; it draws with replacement.",
     ]
     lines += [f"{name} was not measured: {reason}" for name, reason in result["reasons"].items()]
     return "\n".join(lines)
