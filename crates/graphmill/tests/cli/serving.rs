@@ -55,11 +55,10 @@ fn cluster(place: &Workplace, servers: usize) -> (Vec<Served>, Vec<String>) {
     let start = |server: usize| {
         let parts: Vec<String> = (0..4).filter(|part| part % servers == server).map(|part| part.to_string()).collect();
         let peers: Vec<String> = (0..servers).filter(|other| *other != server).map(socket).collect();
-        let mut line = format!("g4 --mmap --threads 1 --listen 127.0.0.1:0 --partition {}", parts.join(","));
-        if servers > 1 {
-            line += &format!(" --listen {} --peers {}", socket(server), peers.join(","));
-        }
-        Served::start(place, &line)
+        let among = format!("--listen {} --peers {}", socket(server), peers.join(","));
+        let among = if servers > 1 { among } else { String::new() };
+        let parts = parts.join(",");
+        Served::start(place, &format!("g4 --mmap --threads 1 --listen 127.0.0.1:0 --partition {parts} {among}"))
     };
     (0..servers).map(start).unzip()
 }
