@@ -52,6 +52,11 @@ impl Process {
     /// Asks it to end and waits; kills it if that takes too long.
     pub(crate) fn end(mut self) -> anyhow::Result<()> {
         drop(self.stdin.take());
+        self.wait()
+    }
+
+    /// Waits until it ends by itself; kills it if that takes too long.
+    fn wait(mut self) -> anyhow::Result<()> {
         let deadline = Instant::now() + ENDING;
         loop {
             if let Some(status) = self.child.try_wait().with_context(|| format!("cannot wait for {}", self.name))? {
@@ -194,6 +199,7 @@ impl Ranks {
             }
             anyhow::ensure!(spoke.elapsed() < SILENCE, "no rank spoke for {} s", SILENCE.as_secs());
         }
-        self.processes.into_iter().try_for_each(Process::end)
+        // They still have to give their leases back.
+        self.processes.into_iter().try_for_each(Process::wait)
     }
 }

@@ -3,13 +3,11 @@
 use graphmill_graph::Tensor;
 
 use super::{Rows, View};
-use crate::cache::{LINE, prefetch, stream, streamed};
+use crate::cache::{LINE, prefetch};
 use crate::{Error, Result};
 
 /// How many rows ahead a row begins to load.
 const ROWS_AHEAD: usize = 8;
-/// A tensor that is larger is written past the caches: it would push out the graph, and be pushed out before it is used.
-const STREAMED: usize = 4 << 20;
 
 /// Where rows come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,13 +97,7 @@ impl Rows {
         }
         let size = into.len() / ids.len();
         let mut rows = into.chunks_exact_mut(size);
-        if ids.len() * size > STREAMED {
-            let copied = self.copy(feature, ids, size, |_, row| stream_row(rows.next().unwrap_or_default(), row));
-            streamed();
-            copied
-        } else {
-            self.copy(feature, ids, size, |_, row| rows.next().unwrap_or_default().copy_from_slice(row))
-        }
+        self.copy(feature, ids, size, |_, row| rows.next().unwrap_or_default().copy_from_slice(row))
     }
 
     /// Hands the rows of ids to `copy`, with their indices, in order.
@@ -170,13 +162,4 @@ fn copy_ahead<'a>(
         copy(index, row);
     }
     Ok(())
-}
-
-/// Copies a row past the caches.
-#[inline(always)]
-#[allow(clippy::inline_always)]
-fn stream_row(to: &mut [u8], from: &[u8]) {
-    let ((lines, rest), (to_lines, to_rest)) = (from.as_chunks::<LINE>(), to.as_chunks_mut::<LINE>());
-    stream(lines, to_lines);
-    to_rest.copy_from_slice(rest);
 }
