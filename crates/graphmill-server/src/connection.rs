@@ -247,7 +247,7 @@ async fn read(
         }
         let done = match &frame.message {
             Message::Credit(credit) if is_client => take_credit(core, outlet, &frame.header, credit),
-            Message::Return(back) if is_client => {
+            Message::Return(back) => {
                 for (channel, bytes) in outlet.returned(back) {
                     core.work.scheduler(|scheduler| scheduler.consumed(channel, bytes));
                 }
@@ -330,7 +330,7 @@ async fn take_question(
 /// Answers a peer's question from what is here, and asks nobody.
 fn answer(
     core: &Core,
-    outlet: &Outlet,
+    outlet: &Arc<Outlet>,
     frame: &Incoming,
     body: &Buffer,
     memory: &mut crate::work::Memory,
@@ -351,10 +351,9 @@ fn answer(
             let size = core.cluster.view.row_bytes(source)?;
             let all = ids.len().checked_mul(size).filter(|&bytes| bytes as u64 <= Limits::SERVER.body);
             let all = all.ok_or_else(|| Refusal::invalid(format!("{} rows are too many for one answer", ids.len())))?;
-            let mut rows = outlet.buffer(all);
+            let mut rows = outlet.memory(all);
             core.cluster.view.gather(Gather { source, ids }, rows.bytes_mut())?;
-            let message = Message::Rows(proto::Rows { row_bytes: size as u64 });
-            outlet.send_buffer(Header { request, ..Header::new(message.kind()) }, message, rows);
+            outlet.send_rows(Header { request, ..Header::new(Kind::Rows) }, size, all, rows);
         }
         Message::Read(head) => {
             let bytes = dataset::answer_read(&core.cluster.dataset, head, body.bytes())?;

@@ -13,6 +13,8 @@ use crate::scheduler::ChannelId;
 
 /// The most slots of one connection: some being written, some on their way, some with the client's user.
 const SLOTS: usize = 8;
+/// The channel of what is no batch; none has this number.
+const NO_CHANNEL: ChannelId = 0;
 /// Slots are a multiple of this long.
 const SLOT_UNIT: usize = 2 << 20;
 
@@ -112,7 +114,7 @@ impl Outlet {
         self.pool.take(bytes)
     }
 
-    /// Memory for a batch: a slot if one is free or can be made.
+    /// Memory for a batch, or for rows: a slot if one is free or can be made.
     pub(crate) fn memory(self: &Arc<Self>, bytes: usize) -> BatchMemory {
         match self.slot(bytes) {
             Some(slot) => BatchMemory::Slot(slot),
@@ -151,46 +153,49 @@ impl Outlet {
     }
 
     /// Sends a batch; its channel is told when the client has taken it.
-    pub(crate) fn send_batch(
+    pub(crate) fn send_batch(&self, header: Header, head: proto::BatchHead, memory: BatchMemory, channel: ChannelId) {
+        let bytes = head.bytes;
+        let message = |slot| Message::Batch(proto::BatchHead { slot, ..head });
+        self.send_memory(header, message, memory, (channel, bytes));
+    }
+
+    /// Sends rows to a peer.
+    pub(crate) fn send_rows(&self, header: Header, row_bytes: usize, bytes: usize, memory: BatchMemory) {
+        let (row_bytes, bytes) = (row_bytes as u64, bytes as u64);
+        let message = |slot| Message::Rows(proto::Rows { row_bytes, bytes, slot });
+        self.send_memory(header, message, memory, (NO_CHANNEL, bytes));
+    }
+
+    /// Sends what is in memory: through the socket, or by the number of its slot.
+    fn send_memory(
         &self,
         header: Header,
-        mut head: proto::BatchHead,
+        message: impl FnOnce(Option<u32>) -> Message,
         memory: BatchMemory,
-        channel: ChannelId,
+        (channel, bytes): (ChannelId, u64),
     ) {
-        let bytes = head.bytes;
-        match self.own(memory) {
+        let mut slot = match self.own(memory) {
             BatchMemory::Heap(buffer) => {
-                self.send(Out {
-                    header,
-                    message: Message::Batch(head),
-                    body: Body::Buffer(buffer),
-                    batch: Some((channel, bytes)),
-                });
+                let batch = (channel != NO_CHANNEL).then_some((channel, bytes));
+                return self.send(Out { header, message: message(None), body: Body::Buffer(buffer), batch });
             }
-            BatchMemory::Slot(mut slot) => {
-                let (number, memory) = (slot.number, slot.memory.take());
-                let is_new = {
-                    let Some(slots) = &self.slots else { return };
-                    let slot = &mut lock(slots)[number];
-                    let is_new = slot.state == SlotState::New;
-                    *slot = Slot { memory, state: SlotState::Out(channel, bytes) };
-                    is_new
-                };
-                if is_new {
-                    let bytes = self.slot_bytes(number) as u64;
-                    let message = Message::Slot(proto::Slot { slot: number as u32, bytes });
-                    self.send(Out {
-                        header: Header::new(message.kind()),
-                        message,
-                        body: Body::Slot(number as u32),
-                        batch: None,
-                    });
-                }
-                head.slot = Some(number as u32);
-                self.send(Out { header, message: Message::Batch(head), body: Body::None, batch: None });
-            }
+            BatchMemory::Slot(slot) => slot,
+        };
+        let (number, memory) = (slot.number, slot.memory.take());
+        let is_new = {
+            let Some(slots) = &self.slots else { return };
+            let slot = &mut lock(slots)[number];
+            let is_new = slot.state == SlotState::New;
+            *slot = Slot { memory, state: SlotState::Out(channel, bytes) };
+            is_new
+        };
+        let number = number as u32;
+        if is_new {
+            let bytes = self.slot_bytes(number as usize) as u64;
+            let message = Message::Slot(proto::Slot { slot: number, bytes });
+            self.send(Out { header: Header::new(message.kind()), message, body: Body::Slot(number), batch: None });
         }
+        self.send(Out { header, message: message(Some(number)), body: Body::None, batch: None });
     }
 
     /// Memory that can be sent here: a slot of another connection, which its client has left while the batch was made, is
@@ -219,11 +224,6 @@ impl Outlet {
     /// Sends an answer to a peer.
     pub(crate) fn send_bytes(&self, header: Header, message: Message, body: Vec<u8>) {
         self.send(Out { header, message, body: Body::Bytes(body), batch: None });
-    }
-
-    /// Sends rows to a peer.
-    pub(crate) fn send_buffer(&self, header: Header, message: Message, body: Buffer) {
-        self.send(Out { header, message, body: Body::Buffer(body), batch: None });
     }
 
     fn send(&self, out: Out) {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use graphmill_net::{Endpoint, FrameReader, FrameWriter, MappedSlot, Stream};
+use graphmill_net::{Endpoint, FrameReader, FrameWriter, HeldSlot, MappedSlot, ReceivedSlots, Stream};
 use graphmill_sample::{Buffer, Pool, law};
 use graphmill_wire::proto::{self, Code, Role};
 use graphmill_wire::{Header, Kind, Limits, Message};
@@ -14,7 +14,6 @@ use tokio::time::timeout;
 
 use super::control::Control;
 use super::inbox::{Arrival, Inbox, lock};
-use super::slots::Slots;
 use super::{ConnectOptions, Transport};
 
 /// How long a connection and its greeting may take.
@@ -58,6 +57,20 @@ pub(crate) struct Counters {
     pub(crate) socket_bytes: AtomicU64,
     pub(crate) shared_bytes: AtomicU64,
     pub(crate) copied_bytes: AtomicU64,
+}
+
+/// A batch in shared memory.
+#[derive(Debug)]
+struct BatchSlot(HeldSlot);
+
+impl graphmill_sample::Slot for BatchSlot {
+    fn bytes(&self) -> &[u8] {
+        self.0.bytes()
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.0.bytes_mut()
+    }
 }
 
 /// A greeted connection.
@@ -232,7 +245,7 @@ impl Member {
         let (returns, mut returned) = mpsc::unbounded_channel();
         *lock(&self.state) = State::Up(queue);
         self.each_inbox(Inbox::member_up);
-        let slots = Slots::new(returns);
+        let slots = ReceivedSlots::new(returns);
         // A server that is asked this often and says nothing for a while is frozen, or the network is.
         let mut alive = tokio::time::interval((lease / 3).clamp(Duration::from_millis(10), PING));
         let heard = Mutex::new(Instant::now());
@@ -263,7 +276,7 @@ impl Member {
         }
     }
 
-    async fn read(&self, mut reader: FrameReader, slots: &Arc<Slots>, heard: &Mutex<Instant>) -> String {
+    async fn read(&self, mut reader: FrameReader, slots: &Arc<ReceivedSlots>, heard: &Mutex<Instant>) -> String {
         loop {
             let frame = match reader.next().await {
                 Ok(Some(frame)) => frame,
@@ -319,7 +332,7 @@ impl Member {
         reader: &mut FrameReader,
         head: &proto::BatchHead,
         body: u64,
-        slots: &Arc<Slots>,
+        slots: &Arc<ReceivedSlots>,
     ) -> Result<Buffer, String> {
         let Some(number) = head.slot else {
             if body != head.bytes {
@@ -331,16 +344,16 @@ impl Member {
             return Ok(buffer);
         };
         let slot = slots.take(number, head.bytes as usize).ok_or_else(|| format!("slot {number} is not known"))?;
-        if graphmill_sample::Slot::bytes(&slot).len() != head.bytes as usize {
+        if slot.bytes().len() != head.bytes as usize {
             return Err(format!("a batch of {} bytes does not fit slot {number}", head.bytes));
         }
         self.counters.shared_bytes.fetch_add(head.bytes, Ordering::Relaxed);
         if slots.crowded() {
             self.counters.copied_bytes.fetch_add(head.bytes, Ordering::Relaxed);
             let mut buffer = self.pool.take(head.bytes as usize);
-            buffer.bytes_mut().copy_from_slice(graphmill_sample::Slot::bytes(&slot));
+            buffer.bytes_mut().copy_from_slice(slot.bytes());
             return Ok(buffer);
         }
-        Ok(Buffer::in_slot(Box::new(slot)))
+        Ok(Buffer::in_slot(Box::new(BatchSlot(slot))))
     }
 }

@@ -5,7 +5,6 @@ mod dataset;
 mod inbox;
 mod member;
 mod sharding;
-mod slots;
 mod source;
 
 use std::sync::Arc;

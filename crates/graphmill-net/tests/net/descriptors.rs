@@ -25,7 +25,7 @@ async fn every_slot_comes_with_its_own_descriptor_among_other_frames() {
         for number in 0..200u32 {
             // Frames of many lengths, so that slots begin everywhere in what is read at once.
             let before = &body[..(number as usize * 977) % body.len()];
-            let rows = Message::Rows(proto::Rows { row_bytes: 1 });
+            let rows = Message::Rows(proto::Rows { row_bytes: 1, ..proto::Rows::default() });
             writer.write(Header::new(Kind::Rows), &rows, &[before]).await.unwrap();
             let mut shared = SharedSlot::create(4096).unwrap();
             shared.bytes_mut().fill(number as u8);

@@ -13,7 +13,7 @@ fn pattern(bytes: usize) -> Vec<u8> {
 }
 
 fn rows(row_bytes: usize) -> Message {
-    Message::Rows(proto::Rows { row_bytes: row_bytes as u64 })
+    Message::Rows(proto::Rows { row_bytes: row_bytes as u64, ..proto::Rows::default() })
 }
 
 #[tokio::test]

@@ -124,7 +124,7 @@ proptest! {
         cut: prop::sample::Index,
     ) {
         let heads = [
-            Message::Rows(proto::Rows { row_bytes: 4 }),
+            Message::Rows(proto::Rows { row_bytes: 4, ..proto::Rows::default() }),
             Message::Ping(proto::Ping {}),
             Message::Slot(proto::Slot { slot: 3, bytes: 7 }),
             Message::Credit(proto::Credit { g: (0..50).collect() }),

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use graphmill_net::{ClientTls, Endpoint, FrameReader, FrameWriter, Token};
+use graphmill_net::{
+    ClientTls, Endpoint, FrameReader, FrameWriter, HeldSlot, Incoming, MappedSlot, ReceivedSlots, Token,
+};
 use graphmill_sample::{Buffer, Need, Pool, Source, law};
 use graphmill_wire::proto::{self, Role};
 use graphmill_wire::{Header, Limits, Message, exchange};
@@ -84,12 +86,24 @@ impl Question {
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) message: Message,
-    body: Option<Buffer>,
+    body: AnswerBody,
+}
+
+/// Where an answer's body lies.
+#[derive(Debug)]
+enum AnswerBody {
+    None,
+    Buffer(Buffer),
+    Slot(HeldSlot),
 }
 
 impl Answered {
     pub(crate) fn body(&self) -> &[u8] {
-        self.body.as_ref().map_or(&[], Buffer::bytes)
+        match &self.body {
+            AnswerBody::None => &[],
+            AnswerBody::Buffer(buffer) => buffer.bytes(),
+            AnswerBody::Slot(slot) => slot.bytes(),
+        }
     }
 
     pub(crate) fn unexpected(&self) -> Refusal {
@@ -196,8 +210,21 @@ impl Peer {
         }
     }
 
+    /// Connects, over the peer's Unix socket if it is on this host and shares its memory.
     async fn connect(&self) -> Result<(FrameReader, FrameWriter, Vec<u32>), String> {
-        let Dialing { endpoint, tls, token, fingerprint, client } = &self.dialing;
+        let (reader, writer, welcome) = self.greet(&self.dialing.endpoint).await?;
+        let first = (reader, writer, welcome.partitions);
+        if welcome.slots || welcome.unix_socket.is_empty() || welcome.host != graphmill_net::host_id() {
+            return Ok(first);
+        }
+        match self.greet(&Endpoint::Unix(welcome.unix_socket.into())).await {
+            Ok((reader, writer, welcome)) if welcome.slots => Ok((reader, writer, welcome.partitions)),
+            _ => Ok(first),
+        }
+    }
+
+    async fn greet(&self, endpoint: &Endpoint) -> Result<(FrameReader, FrameWriter, proto::Welcome), String> {
+        let Dialing { tls, token, fingerprint, client, .. } = &self.dialing;
         let stream =
             graphmill_net::connect_data(endpoint, tls.as_ref(), CONNECT).await.map_err(|error| error.to_string())?;
         let (mut reader, mut writer) = graphmill_net::split(stream, graphmill_wire::VERSION, Limits::SERVER);
@@ -209,11 +236,11 @@ impl Peer {
             token: token.as_ref().map(|token| token.reveal().to_owned()).unwrap_or_default(),
             client: client.to_vec(),
             role: Role::Peer.into(),
-            slots: false,
+            slots: matches!(endpoint, Endpoint::Unix(_)),
         });
         writer.write(Header::new(hello.kind()), &hello, &[]).await.map_err(|error| error.to_string())?;
         match reader.next().await.map_err(|error| error.to_string())?.map(|frame| frame.message) {
-            Some(Message::Welcome(welcome)) => Ok((reader, writer, welcome.partitions)),
+            Some(Message::Welcome(welcome)) => Ok((reader, writer, welcome)),
             Some(Message::Refused(refused)) => Err(refused.reason),
             Some(other) => Err(format!("it answered {:?} to the greeting", other.kind())),
             None => Err("it hung up".to_owned()),
@@ -229,12 +256,22 @@ impl Peer {
     ) -> String {
         let waiting: Mutex<HashMap<u64, (Instant, Reply)>> = Mutex::default();
         let room = Semaphore::new(UNDER_WAY);
+        let (returns, mut returned) = mpsc::unbounded_channel();
+        let slots = ReceivedSlots::new(returns);
         let write = async {
             let mut request = 0;
             loop {
-                let Some(Asked { question, reply }) = questions.recv().await else {
-                    return "it is not needed any more".to_owned();
+                let asked = tokio::select! {
+                    asked = questions.recv() => asked,
+                    Some(back) = returned.recv() => {
+                        let back = Message::Return(back);
+                        if let Err(error) = writer.write(Header::new(back.kind()), &back, &[]).await {
+                            return error.to_string();
+                        }
+                        continue;
+                    }
                 };
+                let Some(Asked { question, reply }) = asked else { return "it is not needed any more".to_owned() };
                 // The reader gives back what is forgotten here.
                 let Ok(permit) = room.acquire().await else { return "it is closed".to_owned() };
                 permit.forget();
@@ -258,7 +295,7 @@ impl Peer {
         };
         let reason = tokio::select! {
             reason = write => reason,
-            reason = self.read(reader, &waiting, &room) => reason,
+            reason = self.read(reader, &waiting, &room, &slots) => reason,
             reason = late => reason,
         };
         // Nothing is sent after this, so that everyone is told once.
@@ -276,6 +313,7 @@ impl Peer {
         mut reader: FrameReader,
         waiting: &Mutex<HashMap<u64, (Instant, Reply)>>,
         room: &Semaphore,
+        slots: &Arc<ReceivedSlots>,
     ) -> String {
         loop {
             let frame = match reader.next().await {
@@ -283,15 +321,19 @@ impl Peer {
                 Ok(None) => return "it hung up".to_owned(),
                 Err(error) => return error.to_string(),
             };
-            let body = if frame.header.body > 0 {
-                let mut buffer = self.pool.take(frame.header.body as usize);
-                if let Err(error) = reader.read_body(buffer.bytes_mut()).await {
-                    return error.to_string();
+            if let Message::Slot(slot) = &frame.message {
+                let mapped = frame.fd.ok_or("no descriptor came along".to_owned());
+                let mapped =
+                    mapped.and_then(|fd| MappedSlot::map(fd, slot.bytes as usize).map_err(|error| error.to_string()));
+                match mapped {
+                    Ok(mapped) => slots.add(slot.slot, mapped),
+                    Err(reason) => return format!("cannot use its shared memory: {reason}"),
                 }
-                self.bytes_received.fetch_add(frame.header.body, Ordering::Relaxed);
-                Some(buffer)
-            } else {
-                None
+                continue;
+            }
+            let body = match self.receive(&mut reader, &frame, slots).await {
+                Ok(body) => body,
+                Err(reason) => return reason,
             };
             let Some((_, reply)) = lock(waiting).remove(&frame.header.request) else {
                 return format!("it answered question {}, which nobody asked", frame.header.request);
@@ -306,6 +348,27 @@ impl Peer {
                 message => Ok(Answered { message, body }),
             });
         }
+    }
+
+    /// The body of an answer: in its slot, or read from the socket.
+    async fn receive(
+        &self,
+        reader: &mut FrameReader,
+        frame: &Incoming,
+        slots: &Arc<ReceivedSlots>,
+    ) -> Result<AnswerBody, String> {
+        if let Message::Rows(proto::Rows { slot: Some(slot), bytes, .. }) = &frame.message {
+            let held = slots.take(*slot, *bytes as usize).ok_or_else(|| format!("slot {slot} is not known"))?;
+            self.bytes_received.fetch_add(*bytes, Ordering::Relaxed);
+            return Ok(AnswerBody::Slot(held));
+        }
+        if frame.header.body == 0 {
+            return Ok(AnswerBody::None);
+        }
+        let mut buffer = self.pool.take(frame.header.body as usize);
+        reader.read_body(buffer.bytes_mut()).await.map_err(|error| error.to_string())?;
+        self.bytes_received.fetch_add(frame.header.body, Ordering::Relaxed);
+        Ok(AnswerBody::Buffer(buffer))
     }
 }
 

@@ -236,7 +236,7 @@ fn summarise(
         socket_bytes: total(|told| told.socket_bytes) as u64,
         shared_bytes: total(|told| told.shared_bytes) as u64,
         copied_bytes: total(|told| told.copied_bytes) as u64,
-        peer_bytes_per_batch: peer_bytes as f64 / 2.0 / batches,
+        peer_bytes_per_batch: peer_bytes as f64 / batches,
         servers: args.servers,
         ranks: args.ranks,
         transport: args.transport,

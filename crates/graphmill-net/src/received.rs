@@ -1,15 +1,13 @@
-//! Shared memory at the client's end: slots that batches lie in until their last user lets go.
+//! Shared memory at the receiver's end: slots that hold what was sent until its last user lets go.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Once};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
-use graphmill_net::MappedSlot;
-use graphmill_sample::Slot;
 use graphmill_wire::proto;
 use tokio::sync::mpsc;
 
-use super::inbox::lock;
+use crate::{MappedSlot, before_fork};
 
 /// How often this process was about to fork. A child sees what the parent's slots hold, for as long as it likes; so whatever
 /// was held then is never written again.
@@ -19,12 +17,12 @@ fn count_fork() {
     FORKS.fetch_add(1, Ordering::SeqCst);
 }
 
-/// A client that holds this many slots gets further batches as copies, so that it never waits for itself.
+/// Whoever holds this many slots should copy out of further ones, so that it never waits for itself.
 const HELD: usize = 4;
 
-/// The slots of one connection.
+/// The slots that one connection has brought.
 #[derive(Debug)]
-pub(super) struct Slots {
+pub struct ReceivedSlots {
     mapped: Mutex<Mapped>,
     /// Where returned slots are announced.
     returns: mpsc::UnboundedSender<proto::Return>,
@@ -32,30 +30,31 @@ pub(super) struct Slots {
 
 #[derive(Debug, Default)]
 struct Mapped {
-    /// Slots that no batch is in.
+    /// Slots that nothing is in.
     idle: HashMap<u32, MappedSlot>,
     held: usize,
 }
 
-impl Slots {
-    pub(super) fn new(returns: mpsc::UnboundedSender<proto::Return>) -> Arc<Self> {
+impl ReceivedSlots {
+    /// Slots whose return is announced to `returns`, which are to be sent to where they came from.
+    pub fn new(returns: mpsc::UnboundedSender<proto::Return>) -> Arc<Self> {
         static WATCH: Once = Once::new();
         WATCH.call_once(|| {
             // Without it a fork is not noticed: a child would see later batches in the place of what it was given.
-            if let Err(error) = graphmill_net::before_fork(count_fork) {
+            if let Err(error) = before_fork(count_fork) {
                 tracing::warn!(%error, "forks cannot be noticed; do not fork while batches are held");
             }
         });
         Arc::new(Self { mapped: Mutex::default(), returns })
     }
 
-    /// A slot that the server has made, or made anew.
-    pub(super) fn add(&self, number: u32, slot: MappedSlot) {
+    /// A slot that the other side has made, or made anew.
+    pub fn add(&self, number: u32, slot: MappedSlot) {
         lock(&self.mapped).idle.insert(number, slot);
     }
 
-    /// The batch in a slot that the server has announced.
-    pub(super) fn take(self: &Arc<Self>, number: u32, bytes: usize) -> Option<HeldSlot> {
+    /// What is in a slot that was announced before: so many bytes.
+    pub fn take(self: &Arc<Self>, number: u32, bytes: usize) -> Option<HeldSlot> {
         let mut mapped = lock(&self.mapped);
         let slot = mapped.idle.remove(&number)?;
         mapped.held += 1;
@@ -63,16 +62,16 @@ impl Slots {
         Some(HeldSlot { slots: Arc::clone(self), number, slot: Some(slot), bytes, forks, edited: false })
     }
 
-    /// Whether so many slots are held that a batch should be copied out of its own.
-    pub(super) fn crowded(&self) -> bool {
+    /// Whether so many slots are held that what is in a further one should be copied.
+    pub fn crowded(&self) -> bool {
         lock(&self.mapped).held > HELD
     }
 }
 
-/// A slot with a batch.
+/// A slot with something in it; it goes back when this is dropped.
 #[derive(Debug)]
-pub(super) struct HeldSlot {
-    slots: Arc<Slots>,
+pub struct HeldSlot {
+    slots: Arc<ReceivedSlots>,
     number: u32,
     slot: Option<MappedSlot>,
     bytes: usize,
@@ -80,12 +79,14 @@ pub(super) struct HeldSlot {
     edited: bool,
 }
 
-impl Slot for HeldSlot {
-    fn bytes(&self) -> &[u8] {
+impl HeldSlot {
+    /// Its bytes; fewer than asked for if the slot is shorter.
+    pub fn bytes(&self) -> &[u8] {
         self.slot.as_ref().and_then(|slot| slot.bytes().get(..self.bytes)).unwrap_or_default()
     }
 
-    fn bytes_mut(&mut self) -> &mut [u8] {
+    /// Its bytes, to be edited: nobody else sees it.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.edited = true;
         let bytes = self.bytes;
         self.slot.as_mut().and_then(|slot| slot.bytes_mut().get_mut(..bytes)).unwrap_or_default()
@@ -111,4 +112,8 @@ impl Drop for HeldSlot {
         // A connection that is gone needs nothing back.
         let _ = self.slots.returns.send(back);
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
