@@ -53,8 +53,10 @@ async fn open(endpoint: &Endpoint, tls: Option<&ClientTls>, plane: Plane) -> Res
     let Some(tls) = tls else { return Ok(Stream::Tcp(stream)) };
     let name = ServerName::try_from(host.clone()).map_err(|error| Error::dial(endpoint, &error))?;
     let handshake = TlsConnector::from(tls.config(plane)).connect(name, stream);
-    let stream =
-        handshake.await.map_err(|error| Error::dial(endpoint, &format!("the TLS handshake failed: {error}")))?;
+    let stream = handshake.await.map_err(|error| match Error::certificate(&error) {
+        Some(reason) => Error::Certificate(format!("cannot connect to {endpoint}: the TLS handshake failed: {reason}")),
+        None => Error::dial(endpoint, &format!("the TLS handshake failed: {error}")),
+    })?;
     if stream.get_ref().1.alpn_protocol() != Some(plane.alpn()) {
         return Err(Error::dial(endpoint, "it speaks TLS, but is not a server of graphmill"));
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::Endpoint;
+use crate::{Endpoint, tls};
 
 /// The result of everything in this crate.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -51,6 +51,12 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
+    /// One side does not accept the other's certificate.
+    #[error("{0}")]
+    Certificate(String),
+    /// The other side answered in TLS, which this side does not speak.
+    #[error("the server speaks TLS, and this side does not; say which authority signed its certificate")]
+    SpeaksTls,
     /// The other side sent something that is not a frame of this protocol.
     #[error(transparent)]
     Frame(#[from] graphmill_wire::Error),
@@ -101,6 +107,27 @@ impl Error {
     }
 
     pub(crate) fn io(action: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io { action, source }
+        move |source| match Self::certificate(&source) {
+            Some(reason) => Self::Certificate(reason),
+            None => Self::Io { action, source },
+        }
+    }
+
+    /// What is wrong with a certificate, if that is why something failed, however far down. Trying again will not help.
+    pub fn certificate(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            if let Some(Self::Certificate(reason)) = error.downcast_ref() {
+                return Some(reason.clone());
+            }
+            // What an error of the system carries is not its source.
+            let carried = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+            let found = carried.map_or_else(|| tls::refusal(error), |carried| tls::refusal(carried));
+            if found.is_some() {
+                return found;
+            }
+            cause = error.source();
+        }
+        None
     }
 }

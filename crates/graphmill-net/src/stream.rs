@@ -61,6 +61,17 @@ impl AsyncWrite for Stream {
     }
 }
 
+impl Stream {
+    /// What is wrong with a connection whose first bytes are these, if they tell.
+    ///
+    /// # Errors
+    /// When the other side answers in TLS and this side does not speak it.
+    pub fn check_answer(&self, first: &[u8]) -> crate::Result<()> {
+        let plain = !matches!(self, Self::Tls(_));
+        if plain && first.first() == Some(&crate::tls::TLS_ALERT) { Err(crate::Error::SpeaksTls) } else { Ok(()) }
+    }
+}
+
 /// Asks for a large buffer: a batch is tens of megabytes, and a small buffer makes it many wake-ups. A Unix socket's never
 /// grows by itself. TCP's do, as far as the host allows, and asking for a size would end that.
 pub(crate) fn enlarge_unix(socket: &UnixStream) {

@@ -34,6 +34,9 @@ impl Plane {
     }
 }
 
+/// The first byte of what a server that speaks TLS answers to a client that does not. No frame begins with it, nor HTTP/2.
+pub(crate) const TLS_ALERT: u8 = 0x15;
+
 /// What a server needs for TLS.
 #[derive(Debug, Clone)]
 pub struct ServerTls {
@@ -105,6 +108,32 @@ impl ClientTls {
         let mut config = self.config.clone();
         config.alpn_protocols = vec![plane.alpn().to_vec()];
         Arc::new(config)
+    }
+}
+
+/// What is wrong with a certificate, if an error of TLS says so.
+pub(crate) fn refusal(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    use rustls::{AlertDescription as Alert, Error};
+    match error.downcast_ref()? {
+        Error::InvalidCertificate(reason) => {
+            Some(format!("the server's certificate is not trusted: {reason}; check the authority that is trusted here"))
+        }
+        Error::AlertReceived(Alert::CertificateRequired) => {
+            Some("the server wants a certificate, and none was given; give one that its authority signed".to_owned())
+        }
+        Error::AlertReceived(
+            alert @ (Alert::UnknownCA
+            | Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::AccessDenied
+            | Alert::DecryptError),
+        ) => Some(format!(
+            "the server does not accept the certificate that it was given ({alert:?}); give one that its authority signed"
+        )),
+        _ => None,
     }
 }
 

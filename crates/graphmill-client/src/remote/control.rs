@@ -1,13 +1,17 @@
 //! The control plane of one server.
 
-use std::sync::Mutex;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use graphmill_net::{Endpoint, Plane};
+use graphmill_net::{Endpoint, Plane, Stream};
 use graphmill_sample::law;
 use graphmill_wire::proto::dataset_service_client::DatasetServiceClient;
 use graphmill_wire::proto::{DescribeRequest, DescribeResponse};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
@@ -30,6 +34,63 @@ pub(crate) type ControlTransport = InterceptedService<Channel, Credentials>;
 pub(crate) struct Control {
     pub(crate) endpoint: Endpoint,
     transport: ControlTransport,
+    /// Why the server does not talk to this client at all, if that was seen on the last connection. The client's part of a
+    /// TLS handshake is over before the server has looked at its certificate, so it is only seen when reading, and what
+    /// reads hides the reason.
+    refused: Arc<Mutex<Option<String>>>,
+}
+
+/// A connection that notes why it was refused.
+struct Noting {
+    stream: Stream,
+    refused: Arc<Mutex<Option<String>>>,
+    /// Whether anything was read.
+    answered: bool,
+}
+
+impl AsyncRead for Noting {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, into);
+        let refused = match &polled {
+            Poll::Ready(Err(error)) => graphmill_net::Error::certificate(error),
+            Poll::Ready(Ok(())) if !self.answered => {
+                self.answered = true;
+                self.stream.check_answer(&into.filled()[before..]).err().map(|error| error.to_string())
+            }
+            _ => None,
+        };
+        if refused.is_some() {
+            *lock(&self.refused) = refused;
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for Noting {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
 }
 
 /// What every request carries: the token, the law, the graph.
@@ -60,10 +121,15 @@ impl tonic::service::Interceptor for Credentials {
 impl Control {
     /// The control plane at an address; to be made inside the runtime.
     pub(crate) fn new(endpoint: Endpoint, options: &ConnectOptions, fingerprint: Option<String>) -> Self {
-        let (address, tls) = (endpoint.clone(), options.tls.clone());
+        let (address, tls, refused) = (endpoint.clone(), options.tls.clone(), Arc::default());
+        let noted = Arc::clone(&refused);
         let connector = tower::service_fn(move |_| {
-            let (address, tls) = (address.clone(), tls.clone());
-            async move { graphmill_net::dial(&address, tls.as_ref(), Plane::Control, CONNECT).await.map(TokioIo::new) }
+            let (address, tls, refused) = (address.clone(), tls.clone(), Arc::clone(&noted));
+            async move {
+                *lock(&refused) = None;
+                let stream = graphmill_net::dial(&address, tls.as_ref(), Plane::Control, CONNECT).await?;
+                graphmill_net::Result::Ok(TokioIo::new(Noting { stream, refused, answered: false }))
+            }
         });
         // The authority is for logs; where to connect is the connector's business.
         let channel = tonic::transport::Endpoint::from_static("http://graphmill")
@@ -71,7 +137,7 @@ impl Control {
             .timeout(options.deadline)
             .connect_with_connector_lazy(connector);
         let credentials = Credentials { token: options.token.clone(), fingerprint };
-        Self { endpoint, transport: InterceptedService::new(channel, credentials) }
+        Self { endpoint, transport: InterceptedService::new(channel, credentials), refused }
     }
 
     pub(crate) fn transport(&self) -> ControlTransport {
@@ -81,6 +147,10 @@ impl Control {
     /// Why a call failed, in words.
     pub(crate) fn error(&self, doing: &str, status: &Status) -> Error {
         let server = self.endpoint.to_string();
+        let refused = graphmill_net::Error::certificate(status).or_else(|| lock(&self.refused).clone());
+        if let Some(reason) = refused {
+            return Error::Refused { server, doing: doing.to_owned(), reason };
+        }
         // What the transport says of a server that is not there hides the reason at the end of a chain.
         let mut reason = status.message().to_owned();
         let mut cause = std::error::Error::source(status);

@@ -9,6 +9,7 @@ use graphmill_wire::{HEADER, Header, Kind, Limits, Message};
 use tokio::io::AsyncReadExt as _;
 
 use super::ReadHalf;
+use crate::tls::TLS_ALERT;
 use crate::{Error, Result, unix};
 
 /// What is read ahead, so that a small frame costs no system call of its own. A body that is longer than what was read ahead
@@ -134,7 +135,12 @@ impl FrameReader {
             let read = self.half.read(&mut self.buffer[self.ahead.end..room]).await;
             let (bytes, descriptor) = read.map_err(Error::io("read a frame"))?;
             if bytes == 0 {
-                return if self.ahead.is_empty() { Ok(false) } else { Err(Error::Truncated { part }) };
+                return match &self.buffer[self.ahead.clone()] {
+                    [] => Ok(false),
+                    // An alert is all that it answers to what is not TLS, and shorter than a header.
+                    [TLS_ALERT, ..] => Err(Error::SpeaksTls),
+                    _ => Err(Error::Truncated { part }),
+                };
             }
             self.note(bytes, descriptor);
             self.ahead.end += bytes;
