@@ -1,6 +1,7 @@
 //! What all parts of a server share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crate::cluster::Cluster;
@@ -20,6 +21,8 @@ pub(crate) struct Core {
     pub(crate) threads: usize,
     pub(crate) peer_wait: std::time::Duration,
     pub(crate) started: Instant,
+    /// Whether it finishes what is under way and takes nothing new.
+    pub(crate) stopping: AtomicBool,
 }
 
 impl Core {
@@ -38,7 +41,7 @@ impl Core {
     /// Cancels what channels have under way. They were taken out of the registry before.
     pub(crate) fn cancel(&self, channels: &[Arc<Channel>]) {
         for channel in channels {
-            channel.closed.store(true, std::sync::atomic::Ordering::Relaxed);
+            channel.closed.store(true, Ordering::Relaxed);
         }
         self.work.scheduler(|scheduler| channels.iter().for_each(|channel| scheduler.remove(channel.id)));
     }

@@ -1,6 +1,7 @@
 //! The planes that are HTTP: gRPC for control, plain pages for whoever watches.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::Router;
 use axum::extract::State;
@@ -53,8 +54,16 @@ pub(crate) fn router(
 
 /// What needs no token: numbers, and whether the server is well.
 pub(crate) fn watch(core: &Arc<Core>) -> Router {
-    let pages = Router::new().route("/metrics", get(metrics)).route("/healthz", get(|| async { "ok\n" }));
+    let pages = Router::new().route("/metrics", get(metrics)).route("/healthz", get(healthz));
     pages.with_state(Arc::clone(core))
+}
+
+async fn healthz(State(core): State<Arc<Core>>) -> (StatusCode, &'static str) {
+    if core.stopping.load(Ordering::Relaxed) {
+        (StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
+    } else {
+        (StatusCode::OK, "ok\n")
+    }
 }
 
 async fn metrics(State(core): State<Arc<Core>>) -> impl IntoResponse {

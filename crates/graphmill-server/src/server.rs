@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -139,6 +140,7 @@ impl Server {
             threads: options.threads.max(1),
             peer_wait: options.peer_wait,
             started: Instant::now(),
+            stopping: AtomicBool::new(false),
         });
 
         let mut listen = options.listen.clone();
@@ -194,8 +196,11 @@ impl Server {
 
     /// Stops: takes nothing new, finishes what is under way within a time, and lets go of everyone.
     pub async fn stop(mut self, within: Duration) -> Leftovers {
+        self.core.stopping.store(true, Ordering::Relaxed);
         self.health.set_not_serving::<SamplingServiceServer<SamplingApi>>().await;
         self.health.set_not_serving::<DatasetServiceServer<DatasetApi>>().await;
+        // A probe that names no service asks about all of them.
+        self.health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
         let channels = self.core.registry.channels();
         // What waits is not begun; clients ask elsewhere, or again.
         self.core.work.scheduler(|scheduler| channels.iter().for_each(|channel| scheduler.remove(channel.id)));
