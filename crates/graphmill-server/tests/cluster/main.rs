@@ -3,9 +3,11 @@
 mod backends;
 mod channels;
 mod equal;
+mod fairness;
 mod faults;
 mod leases;
 mod loaders;
 mod memory;
 mod refusals;
+mod security;
 mod support;

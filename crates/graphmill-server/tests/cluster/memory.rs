@@ -147,7 +147,7 @@ fn a_rank_that_keeps_its_slots_holds_no_more_than_its_budget_and_goes_on_when_it
 }
 
 /// Rows so wide that no socket takes an epoch of them.
-fn wide() -> ModelGraph {
+pub(crate) fn wide() -> ModelGraph {
     let (count, width) = (256, 16 << 10);
     let rows = (0..count).map(|node: u64| (node as f32).to_le_bytes().repeat(width)).collect();
     let x = ModelTensor { dtype: DType::F32, shape: vec![width as u64], rows };

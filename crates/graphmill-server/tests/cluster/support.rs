@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use graphmill_client::{Batches, ConnectOptions, Loader, Remote, SeedList, Transport};
 use graphmill_graph::random::Stream as Random;
 use graphmill_graph::{DType, Dataset, Direction, EdgeRole, EdgeTypeName, LabelKind, OpenOptions, Storage};
-use graphmill_net::{Endpoint, FrameReader, FrameWriter, Incoming, Plane};
+use graphmill_net::{ClientTls, Endpoint, FrameReader, FrameWriter, Incoming, Plane};
 use graphmill_sample::{Config, law};
 use graphmill_server::{Leftovers, Options, Server, StartError};
 use graphmill_testing::{
@@ -22,7 +22,7 @@ use graphmill_wire::proto::{
 use graphmill_wire::{Header, Kind, Limits, Message};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixStream};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
@@ -196,6 +196,9 @@ pub(crate) struct Cluster {
     change: Change,
     /// Whether each has all partitions.
     replicas: bool,
+    /// Ports that are kept for servers which find each other over TCP: bound, so that nobody else is given them, and not
+    /// listened on.
+    ports: Vec<TcpSocket>,
     folder: tempfile::TempDir,
 }
 
@@ -219,13 +222,31 @@ impl Cluster {
         cluster
     }
 
+    /// Servers that are each other's peers over TCP.
+    pub(crate) fn over_tcp(dataset: &Path, servers: usize, change: impl Fn(Options) -> Options + 'static) -> Self {
+        let mut cluster = Self::prepare(dataset, servers, change);
+        let port = || {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.set_reuseaddr(true).unwrap();
+            socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+            socket
+        };
+        cluster.ports = (0..servers).map(|_| port()).collect();
+        for (endpoint, socket) in cluster.tcp.iter_mut().zip(&cluster.ports) {
+            let port = socket.local_addr().unwrap().port();
+            *endpoint = Endpoint::Tcp { host: "127.0.0.1".to_owned(), port };
+        }
+        (0..servers).for_each(|server| cluster.start_one(server));
+        cluster
+    }
+
     /// Servers that are to be started one by one.
     pub(crate) fn prepare(dataset: &Path, servers: usize, change: impl Fn(Options) -> Options + 'static) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let folder = tempdir();
         let tcp = vec![Endpoint::Tcp { host: "127.0.0.1".to_owned(), port: 0 }; servers];
         let (servers, dataset, change) = ((0..servers).map(|_| None).collect(), dataset.to_owned(), Box::new(change));
-        Self { runtime, servers, tcp, dataset, change, replicas: false, folder }
+        Self { runtime, servers, tcp, dataset, change, replicas: false, ports: Vec::new(), folder }
     }
 
     /// Starts a server, where it was before if it was stopped.
@@ -238,7 +259,9 @@ impl Cluster {
         let others = (0..count).filter(|other| *other != server && !self.replicas);
         let options = (self.change)(Options {
             listen: vec![self.tcp[server].clone(), self.socket(server)],
-            peers: others.map(|other| self.socket(other)).collect(),
+            peers: others
+                .map(|other| if self.ports.is_empty() { self.socket(other) } else { self.tcp[other].clone() })
+                .collect(),
             threads: 2,
             ..Options::default()
         });
@@ -261,6 +284,11 @@ impl Cluster {
     pub(crate) fn stop_one(&mut self, server: usize) -> Leftovers {
         let server = self.servers[server].take().expect("it runs");
         self.runtime.block_on(server.stop(Duration::from_secs(5)))
+    }
+
+    /// A server's own address for health and metrics.
+    pub(crate) fn watch_endpoint(&self, server: usize) -> Endpoint {
+        self.servers[server].as_ref().and_then(Server::watch_endpoint).expect("it has one").clone()
     }
 
     /// The servers' addresses over TCP.
@@ -303,15 +331,17 @@ impl Cluster {
 
     /// The control plane of a server, with nothing between.
     pub(crate) fn control(&self, server: usize) -> SamplingServiceClient<tonic::transport::Channel> {
-        let endpoint = self.socket(server);
+        SamplingServiceClient::new(self.grpc(self.socket(server), None))
+    }
+
+    /// What requests to an address travel over.
+    pub(crate) fn grpc(&self, endpoint: Endpoint, tls: Option<ClientTls>) -> tonic::transport::Channel {
         let connector = tower::service_fn(move |_| {
-            let endpoint = endpoint.clone();
-            async move { graphmill_net::dial(&endpoint, None, Plane::Control, PATIENCE).await.map(TokioIo::new) }
+            let (endpoint, tls) = (endpoint.clone(), tls.clone());
+            async move { graphmill_net::dial(&endpoint, tls.as_ref(), Plane::Control, PATIENCE).await.map(TokioIo::new) }
         });
         let _inside = self.runtime.enter();
-        let channel =
-            tonic::transport::Endpoint::from_static("http://graphmill").connect_with_connector_lazy(connector);
-        SamplingServiceClient::new(channel)
+        tonic::transport::Endpoint::from_static("http://graphmill").connect_with_connector_lazy(connector)
     }
 
     pub(crate) fn status(&self, server: usize) -> StatusResponse {
