@@ -246,7 +246,7 @@ async fn read(
             core.registry.renew(client);
         }
         let done = match &frame.message {
-            Message::Credit(credit) if is_client => take_credit(core, outlet, &frame.header, credit),
+            Message::Credit(credit) if is_client => take_credit(core, outlet, client, &frame.header, credit),
             Message::Return(back) => {
                 for (channel, bytes) in outlet.returned(back) {
                     core.work.scheduler(|scheduler| scheduler.consumed(channel, bytes));
@@ -271,11 +271,18 @@ async fn read(
     }
 }
 
-fn take_credit(core: &Core, outlet: &Arc<Outlet>, header: &Header, credit: &proto::Credit) -> Result<(), String> {
+fn take_credit(
+    core: &Core,
+    outlet: &Arc<Outlet>,
+    client: ClientId,
+    header: &Header,
+    credit: &proto::Credit,
+) -> Result<(), String> {
     let channel = match core.registry.find(header.channel) {
-        Found::Open(channel) => channel,
+        Found::Open(channel) if channel.client == client => channel,
         Found::Closed => return Ok(()),
-        Found::Lost | Found::Never => {
+        // A channel of somebody else's is as unknown as one that never was.
+        Found::Open(_) | Found::Lost | Found::Never => {
             let reason = format!("channel {} is not known here; open it again", header.channel);
             let lost = Header { channel: header.channel, epoch: header.epoch, ..Header::new(Kind::Lost) };
             outlet.send_message(lost, Message::Lost(proto::Lost { reason }));

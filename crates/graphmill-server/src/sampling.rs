@@ -89,8 +89,11 @@ impl SamplingApi {
         Ok(response(channel.id))
     }
 
-    fn close(&self, id: u64) {
+    fn close(&self, id: u64, client: &[u8]) {
         let began = Instant::now();
+        if self.find(id).is_ok_and(|channel| channel.client != client) {
+            return;
+        }
         let Some(channel) = self.core.registry.close(id) else { return };
         self.core.cancel(&[channel]);
         let took = began.elapsed();
@@ -227,11 +230,14 @@ impl SamplingService for SamplingApi {
     }
 
     async fn start_epoch(&self, request: Request<StartEpochRequest>) -> Result<Response<StartEpochResponse>, Status> {
-        let StartEpochRequest { channel: id, epoch } = request.into_inner();
+        let StartEpochRequest { channel: id, epoch, client } = request.into_inner();
         if let Found::Closed = self.core.registry.find(id) {
             return Ok(Response::new(StartEpochResponse { epoch }));
         }
         let channel = self.find(id)?;
+        if channel.client != *client {
+            return Err(Refusal::invalid(format!("channel {id} is another client's")).into());
+        }
         let current = self.core.work.scheduler(|scheduler| scheduler.start(channel.id, epoch));
         // It may have been closed just now.
         Ok(Response::new(StartEpochResponse { epoch: current.unwrap_or(epoch) }))
@@ -241,7 +247,8 @@ impl SamplingService for SamplingApi {
         &self,
         request: Request<CloseChannelRequest>,
     ) -> Result<Response<CloseChannelResponse>, Status> {
-        self.close(request.into_inner().channel);
+        let CloseChannelRequest { channel, client } = request.into_inner();
+        self.close(channel, &client);
         Ok(Response::new(CloseChannelResponse {}))
     }
 

@@ -175,10 +175,10 @@ impl RemoteSource {
         let Some(runtime) = &self.remote.runtime else { return };
         for (member, channel) in self.members().iter().zip(set.numbers()) {
             let Some(channel) = channel else { continue };
-            let control = member.control.clone();
+            let (control, client) = (member.control.clone(), self.remote.client.to_vec());
             runtime.spawn(async move {
                 let mut service = SamplingServiceClient::new(control.transport());
-                if let Err(status) = service.close_channel(CloseChannelRequest { channel }).await {
+                if let Err(status) = service.close_channel(CloseChannelRequest { channel, client }).await {
                     tracing::debug!(server = %control.endpoint, channel, reason = status.message(), "not closed");
                 }
             });

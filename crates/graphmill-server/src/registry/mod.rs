@@ -18,6 +18,9 @@ pub(crate) use channel::Channel;
 /// A client's own name: 16 random bytes.
 pub(crate) type ClientId = [u8; 16];
 
+/// The most backends and channels at once: each holds memory.
+const BACKENDS: usize = 1024;
+const CHANNELS: usize = 65_536;
 /// How many lost channels are remembered, so that their clients are told.
 const REMEMBERED: usize = 65_536;
 
@@ -90,6 +93,9 @@ impl Registry {
                     return Ok(backend);
                 }
                 Some(Entry::Making(making)) => making.clone(),
+                None if inner.backends.len() >= BACKENDS => {
+                    return Err(Refusal::unavailable(format!("there are {BACKENDS} backends already")));
+                }
                 None => {
                     inner.next_backend += 1;
                     let (id, name, config) = (inner.next_backend, name.clone(), config.clone());
@@ -141,6 +147,9 @@ impl Registry {
         make: impl FnOnce(u64) -> Channel,
     ) -> Result<Arc<Channel>, Refusal> {
         let mut inner = lock(&self.inner);
+        if inner.channels.len() >= CHANNELS {
+            return Err(Refusal::unavailable(format!("there are {CHANNELS} channels already")));
+        }
         if !backend.add_channel() {
             return Err(Refusal::unavailable(format!("backend {} was closed; open it again", backend.id)));
         }

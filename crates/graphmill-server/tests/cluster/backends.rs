@@ -109,9 +109,9 @@ fn the_last_channel_to_close_ends_its_backend() {
     let cluster = Cluster::start(&store.path, 1);
     let [first, second] = [1, 2].map(|_| cluster.open(0, Opening::default()));
     let mut control = cluster.control(0);
-    cluster.run(control.close_channel(CloseChannelRequest { channel: first })).unwrap();
+    cluster.run(control.close_channel(CloseChannelRequest { channel: first, client: vec![1; 16] })).unwrap();
     assert_eq!(cluster.status(0).backends.len(), 1);
-    cluster.run(control.close_channel(CloseChannelRequest { channel: second })).unwrap();
+    cluster.run(control.close_channel(CloseChannelRequest { channel: second, client: vec![1; 16] })).unwrap();
     assert!(cluster.status(0).backends.is_empty());
     assert!(cluster.stop());
 }
@@ -128,7 +128,7 @@ fn a_key_that_is_being_torn_down_is_free_again_in_a_moment() {
         let mut control = cluster.control(0);
         cluster.run(async {
             wire.credit(channel, 0, &[0, 1]).await;
-            control.close_channel(CloseChannelRequest { channel }).await.unwrap();
+            control.close_channel(CloseChannelRequest { channel, client: vec![1; 16] }).await.unwrap();
             // Either it is gone already, or the refusal says that another try will do.
             let tried = open_backend(&mut control, "", &opening.config).await;
             if let Err(status) = tried {

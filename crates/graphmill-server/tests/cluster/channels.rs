@@ -14,11 +14,11 @@ use crate::support::{
 };
 
 async fn start(control: &mut Control, channel: u64, epoch: u64) -> Result<u64, tonic::Status> {
-    Ok(control.start_epoch(StartEpochRequest { channel, epoch }).await?.into_inner().epoch)
+    Ok(control.start_epoch(StartEpochRequest { channel, epoch, client: vec![1; 16] }).await?.into_inner().epoch)
 }
 
 async fn close(control: &mut Control, channel: u64) {
-    control.close_channel(CloseChannelRequest { channel }).await.unwrap();
+    control.close_channel(CloseChannelRequest { channel, client: vec![1; 16] }).await.unwrap();
 }
 
 #[test]
@@ -289,4 +289,24 @@ fn a_channel_tells_where_it_stands() {
     assert!(used.work > 0 && Duration::from_millis(used.last_credit_age_ms) < crate::support::PATIENCE);
     let status = cluster.status(0);
     assert_eq!((status.registered, status.active, status.clients), (1, 0, 1));
+}
+
+#[test]
+fn a_channel_obeys_its_own_client_alone() {
+    let store = Store::homogeneous(1);
+    let cluster = Cluster::start(&store.path, 1);
+    let opening = Opening::default();
+    let channel = cluster.open(0, opening.clone());
+    let mut stranger = cluster.wire(0, [7; 16]);
+    let mut owner = cluster.wire(0, opening.client);
+    let mut control = cluster.control(0);
+    cluster.run(async {
+        stranger.credit(channel, 0, &[0]).await;
+        assert!(matches!(stranger.next().await.unwrap().message, Message::Lost(_)));
+        control.close_channel(CloseChannelRequest { channel, client: vec![7; 16] }).await.unwrap();
+        let epoch = StartEpochRequest { channel, epoch: 9, client: vec![7; 16] };
+        assert_eq!(control.start_epoch(epoch).await.unwrap_err().code(), Code::InvalidArgument);
+        owner.credit(channel, 0, &[0]).await;
+        assert_eq!(owner.next().await.unwrap().header.kind, Kind::Batch);
+    });
 }

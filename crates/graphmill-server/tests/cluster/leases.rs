@@ -40,7 +40,7 @@ fn a_client_that_falls_silent_loses_its_channels_and_others_do_not() {
         let frame = wire.next().await.unwrap();
         assert!(matches!(frame.message, Message::Lost(_)), "{frame:?}");
         assert_eq!((frame.header.kind, frame.header.channel), (Kind::Lost, silent));
-        control.close_channel(CloseChannelRequest { channel: silent }).await.unwrap();
+        control.close_channel(CloseChannelRequest { channel: silent, client: vec![9; 16] }).await.unwrap();
     });
 }
 
