@@ -261,15 +261,7 @@ fn render(measured: &Measured) -> String {
         ("seeds/s", numbers::approximate(measured.seeds_per_s)),
         ("edges/s", numbers::approximate(measured.edges_per_s)),
         ("bytes/s", numbers::bytes(measured.bytes_per_s as u64)),
-        (
-            "batch",
-            format!(
-                "{} nodes, {} edges, {}",
-                numbers::count(measured.nodes_per_batch as u64),
-                numbers::count(measured.edges_per_batch as u64),
-                numbers::bytes(measured.bytes_per_batch as u64),
-            ),
-        ),
+        ("batch", super::batch(measured.nodes_per_batch, measured.edges_per_batch, measured.bytes_per_batch)),
         ("first batch after", format!("{:.2} s", measured.start_to_first_batch_s)),
         ("ranks waited", format!("{:.0}% of their time", 100.0 * measured.waited)),
     ];

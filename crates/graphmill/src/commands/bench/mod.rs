@@ -8,6 +8,7 @@ mod transport;
 use std::process::ExitCode;
 
 use crate::context::Context;
+use crate::terminal::numbers;
 
 pub(crate) use loader::jain;
 
@@ -31,4 +32,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         What::Loader(args) => loader::run(args, context),
         What::Transport(args) => transport::run(args, context),
     }
+}
+
+/// What a batch holds on average, in words.
+fn batch(nodes: f64, edges: f64, bytes: f64) -> String {
+    let count = |number: f64| numbers::count(number as u64);
+    format!("{} nodes, {} edges, {}", count(nodes), count(edges), numbers::bytes(bytes as u64))
 }

@@ -272,15 +272,7 @@ fn render(measured: &Measured) -> String {
         ("seeds/s", numbers::approximate(measured.seeds_per_s)),
         ("edges/s", numbers::approximate(measured.edges_per_s)),
         ("bytes/s", numbers::bytes(measured.bytes_per_s as u64)),
-        (
-            "batch",
-            format!(
-                "{} nodes, {} edges, {}",
-                numbers::count(measured.nodes_per_batch as u64),
-                numbers::count(measured.edges_per_batch as u64),
-                numbers::bytes(measured.bytes_per_batch as u64),
-            ),
-        ),
+        ("batch", super::batch(measured.nodes_per_batch, measured.edges_per_batch, measured.bytes_per_batch)),
         (
             "time per batch",
             format!("draw {draw:.2} ms, renumber {renumber:.2} ms, assemble {assemble:.2} ms, gather {gather:.2} ms"),
