@@ -72,9 +72,11 @@ docs: ## build the API documentation
 
 .PHONY: fuzz
 fuzz: cargo-fuzz ## fuzz the readers, FUZZ_SECONDS for each target
-	cd fuzz && mkdir -p corpus/manifest corpus/arrays
+	cd fuzz && mkdir -p corpus/manifest corpus/arrays corpus/frames corpus/connection
 	cd fuzz && $(FUZZ_RUN) manifest corpus/manifest $(FUZZ_SEEDS) -- -max_total_time=$(FUZZ_SECONDS) -max_len=20000
 	cd fuzz && $(FUZZ_RUN) arrays corpus/arrays -- -max_total_time=$(FUZZ_SECONDS) -max_len=256 -len_control=0
+	cd fuzz && $(FUZZ_RUN) frames corpus/frames -- -max_total_time=$(FUZZ_SECONDS) -max_len=8192
+	cd fuzz && $(FUZZ_RUN) connection corpus/connection -- -max_total_time=$(FUZZ_SECONDS) -max_len=40000
 
 .PHONY: clean
 clean: ## remove everything that was built

@@ -1,0 +1,82 @@
+//! No bytes of a frame make its readers panic, and what they accept keeps what the format promises: a header is its bytes, a
+//! message survives being sent on, tensors lie inside their buffer, arrays are as long as the head says.
+
+#![no_main]
+
+mod seeds;
+
+use graphmill_sample::{Answer, BatchId};
+use graphmill_wire::proto::{
+    LookupRequest, LookupResponse, NodeIdsRequest, NodeIdsResponse, OriginalIdsRequest, OriginalIdsResponse, ReadMethod,
+};
+use graphmill_wire::{HEADER, Header, Limits, Message, VERSION, batch, exchange, read};
+use libfuzzer_sys::fuzz_target;
+
+/// A body where the readers want it: at a multiple of eight.
+fn aligned(body: &[u8]) -> Vec<u64> {
+    let mut words = vec![0u64; body.len().div_ceil(8)];
+    bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..body.len()].copy_from_slice(body);
+    words
+}
+
+fn read_body(message: &Message, body: &[u8], batch: BatchId) {
+    match message {
+        Message::Batch(head) => {
+            if let Ok(layout) = batch::layout(head.tensors.clone(), head.bytes) {
+                assert_eq!(layout.bytes() as u64, head.bytes);
+                assert!(layout.entries().iter().all(|entry| entry.offset + entry.bytes <= layout.bytes()));
+                let again = batch::layout(batch::tensors(&layout), head.bytes).unwrap();
+                assert_eq!(again.entries(), layout.entries());
+            }
+        }
+        Message::Ask(head) => {
+            if let Ok(need) = exchange::need(head, body, batch) {
+                assert_eq!((need.ids.len() as u64, need.others.len() as u64), (head.ids, head.others));
+                assert_eq!((need.ids.len() + need.others.len()) * 8, body.len());
+                let again = exchange::need(&exchange::ask(&need), body, batch).unwrap();
+                assert_eq!(format!("{again:?}"), format!("{need:?}"));
+            }
+        }
+        Message::Answer(head) => {
+            let mut answer = Answer::default();
+            if exchange::read_answer(head, body, &mut answer).is_ok() {
+                assert_eq!(exchange::answer_head(&answer), *head);
+                let mut again = Vec::new();
+                exchange::answer_body(&answer, &mut again);
+                assert_eq!(again, body);
+            }
+        }
+        Message::Gather(head) => {
+            if let Ok((source, ids)) = exchange::rows(head, body) {
+                assert_eq!((ids.len() as u64, ids.len() * 8), (head.ids, body.len()));
+                let again = exchange::rows(&exchange::gather(source, ids.len()), body).unwrap();
+                assert_eq!(again, (source, ids));
+            }
+        }
+        Message::Read(head) => match head.method() {
+            ReadMethod::NodeIds => drop(read::decode::<NodeIdsRequest>(body)),
+            ReadMethod::OriginalIds => drop(read::decode::<OriginalIdsRequest>(body)),
+            ReadMethod::Lookup => drop(read::decode::<LookupRequest>(body)),
+        },
+        Message::Reading(_) => {
+            let _ = read::decode::<NodeIdsResponse>(body);
+            let _ = read::decode::<OriginalIdsResponse>(body);
+            let _ = read::decode::<LookupResponse>(body);
+        }
+        _ => {}
+    }
+}
+
+fuzz_target!(init: seeds::write_to_corpus(&seeds::frames()), |input: &[u8]| {
+    let Some((bytes, rest)) = input.split_first_chunk::<HEADER>() else { return };
+    let Ok(header) = Header::decode(bytes, VERSION, Limits::SERVER) else { return };
+    assert_eq!(&header.encode(), bytes);
+    // Where the lengths do not fit, what there is is read all the same.
+    let (head, body) = rest.split_at(rest.len().min(header.head as usize));
+    let Ok(message) = Message::decode(header.kind, head) else { return };
+    assert_eq!(message.kind(), header.kind);
+    assert_eq!(Message::decode(header.kind, &message.encode()).unwrap(), message);
+    let words = aligned(body);
+    let body = &bytemuck::cast_slice::<u64, u8>(&words)[..body.len()];
+    read_body(&message, body, BatchId { epoch: header.epoch, g: header.g, repeated: false });
+});
