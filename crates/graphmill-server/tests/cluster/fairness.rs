@@ -235,13 +235,15 @@ fn a_rank_that_stops_reading_is_parked_and_later_gets_exactly_its_batches() {
     let channel = cluster.open(0, opening);
     let mut wire = cluster.wire(0, client);
     cluster.run(wire.credit(channel, 0, &all));
-    eventually("it is parked", || {
-        let seen = cluster.describe(0, channel);
-        assert!(seen.buffered_bytes <= budget, "{seen:?}");
-        seen.state == "parked" && seen.running == 0
-    });
-    let parked = cluster.describe(0, channel);
-    assert!(parked.completed < all.len() as u64, "{parked:?}");
+    // What the socket takes is not the server's any more, so it may go on for a while.
+    let parks = || {
+        eventually("it is parked", || {
+            let seen = cluster.describe(0, channel);
+            assert!(seen.buffered_bytes <= budget && seen.completed < all.len() as u64, "{seen:?}");
+            seen.state == "parked" && seen.running == 0
+        });
+    };
+    parks();
 
     // One holds its iterator: nothing is sampled for it beyond what it asked for ahead.
     let remote = cluster.connect(Transport::Socket);
@@ -255,8 +257,7 @@ fn a_rank_that_stops_reading_is_parked_and_later_gets_exactly_its_batches() {
     for _ in 0..2 {
         assert!(bytes(other.epoch(0)) == wanted);
     }
-    let still = cluster.describe(0, channel);
-    assert_eq!((still.state.as_str(), still.completed, still.work), ("parked", parked.completed, parked.work));
+    parks();
 
     let rest = std::iter::once(first).chain(held.map(Result::unwrap));
     let rest: Vec<(u64, Vec<u8>)> = rest.map(|batch| (batch.id().g, batch.bytes().to_vec())).collect();
