@@ -19,6 +19,8 @@ fn count_fork() {
 
 /// Whoever holds this many slots should copy out of further ones, so that it never waits for itself.
 const HELD: usize = 4;
+/// The same in bytes: a sender lets a few hundred megabytes be held before it sends no more.
+const HELD_BYTES: usize = 64 << 20;
 
 /// The slots that one connection has brought.
 #[derive(Debug)]
@@ -33,6 +35,7 @@ struct Mapped {
     /// Slots that nothing is in.
     idle: HashMap<u32, MappedSlot>,
     held: usize,
+    held_bytes: usize,
 }
 
 impl ReceivedSlots {
@@ -58,13 +61,15 @@ impl ReceivedSlots {
         let mut mapped = lock(&self.mapped);
         let slot = mapped.idle.remove(&number)?;
         mapped.held += 1;
-        let forks = FORKS.load(Ordering::SeqCst);
-        Some(HeldSlot { slots: Arc::clone(self), number, slot: Some(slot), bytes, forks, edited: false })
+        mapped.held_bytes += bytes;
+        let (forks, process) = (FORKS.load(Ordering::SeqCst), std::process::id());
+        Some(HeldSlot { slots: Arc::clone(self), number, slot: Some(slot), bytes, forks, process, edited: false })
     }
 
     /// Whether so many slots are held that what is in a further one should be copied.
     pub fn crowded(&self) -> bool {
-        lock(&self.mapped).held > HELD
+        let mapped = lock(&self.mapped);
+        mapped.held > HELD || mapped.held_bytes > HELD_BYTES
     }
 }
 
@@ -76,6 +81,7 @@ pub struct HeldSlot {
     slot: Option<MappedSlot>,
     bytes: usize,
     forks: u64,
+    process: u32,
     edited: bool,
 }
 
@@ -96,11 +102,16 @@ impl HeldSlot {
 impl Drop for HeldSlot {
     fn drop(&mut self) {
         let Some(mut slot) = self.slot.take() else { return };
+        if self.process != std::process::id() {
+            // In a child the lock may be held for ever, by a thread that only the parent has.
+            return;
+        }
         // What was edited is a private copy, which would hide what the server writes next.
         let forked = self.forks != FORKS.load(Ordering::SeqCst);
         let clean = !forked && (!self.edited || slot.drop_private_pages(self.bytes).is_ok());
         let mut mapped = lock(&self.slots.mapped);
         mapped.held -= 1;
+        mapped.held_bytes -= self.bytes;
         let mut back = proto::Return::default();
         if clean {
             mapped.idle.insert(self.number, slot);

@@ -25,6 +25,8 @@ const GREETING: Duration = Duration::from_secs(5);
 const GOODBYE: Duration = Duration::from_secs(1);
 /// The most questions of a peer under way; further ones wait in its socket.
 const QUESTIONS: usize = 64;
+/// The most edges in an answer: 16 bytes each fill a frame.
+const ANSWER_EDGES: u64 = Limits::SERVER.body / 16;
 /// Buffers that a connection keeps for what it sends.
 const KEPT: usize = 8;
 
@@ -51,10 +53,11 @@ pub(crate) async fn serve(core: Arc<Core>, greeting: Arc<Greeting>, stream: Stre
         Err(_) => return tracing::info!(peer = peer.address, "a connection did not greet in time"),
     };
     let (client, slots) = (client_id(&hello.client), hello.slots && shares_memory);
-    let (outlet, queue) = Outlet::new(slots, KEPT);
+    let (outlet, queue) = Outlet::new(slots, KEPT, Arc::clone(&core.unsent));
     let ended = tokio::select! {
         ended = read(&core, &outlet, &mut reader, &hello, client) => ended,
         reason = write(&core, &outlet, queue, &mut writer) => Ended::Gone(reason),
+        reason = lease_end(&core, &greeting, &hello, client) => Ended::Gone(reason),
     };
     match ended {
         Ended::Gone(reason) => tracing::debug!(peer = peer.address, reason, "a connection ended"),
@@ -68,6 +71,20 @@ pub(crate) async fn serve(core: Arc<Core>, greeting: Arc<Greeting>, stream: Stre
     }
     for (channel, bytes) in outlet.outstanding() {
         core.work.scheduler(|scheduler| scheduler.consumed(channel, bytes));
+    }
+}
+
+/// Ends when the lease of a client has ended; a peer has none.
+async fn lease_end(core: &Core, greeting: &Greeting, hello: &proto::Hello, client: ClientId) -> String {
+    if hello.role() != Role::Client {
+        return std::future::pending().await;
+    }
+    core.registry.renew(client);
+    loop {
+        tokio::time::sleep(greeting.lease / 4).await;
+        if !core.registry.knows(client) {
+            return "its lease ended".to_owned();
+        }
     }
 }
 
@@ -183,12 +200,17 @@ pub(crate) fn client_id(bytes: &[u8]) -> ClientId {
 /// What waits to be written. However the connection ends, the channels of what was not written are told.
 struct Queue<'a> {
     core: &'a Core,
+    outlet: &'a Outlet,
     waiting: mpsc::UnboundedReceiver<Out>,
+    /// What is being written now.
+    current: Option<Out>,
 }
 
 impl Queue<'_> {
-    /// Tells the channel of a batch that it is taken, or lost.
-    fn gone(&self, out: &Out) {
+    /// What was being written is taken, or lost: its channel is told.
+    fn gone(&mut self) {
+        let Some(out) = self.current.take() else { return };
+        self.outlet.written();
         if let Some((channel, bytes)) = out.batch() {
             self.core.work.scheduler(|scheduler| scheduler.consumed(channel, bytes));
         }
@@ -197,9 +219,11 @@ impl Queue<'_> {
 
 impl Drop for Queue<'_> {
     fn drop(&mut self) {
+        self.gone();
         self.waiting.close();
         while let Ok(out) = self.waiting.try_recv() {
-            self.gone(&out);
+            self.current = Some(out);
+            self.gone();
         }
     }
 }
@@ -211,15 +235,16 @@ async fn write(
     waiting: mpsc::UnboundedReceiver<Out>,
     writer: &mut FrameWriter,
 ) -> String {
-    let mut queue = Queue { core, waiting };
+    let mut queue = Queue { core, outlet, waiting, current: None };
     loop {
         let Some(out) = queue.waiting.recv().await else { return "it is not needed any more".to_owned() };
         let began = Instant::now();
-        let written = outlet.write(&out, writer).await;
+        let out = queue.current.insert(out);
+        let written = outlet.write(out, writer).await;
         if out.batch().is_some() {
             core.metrics.sent(began.elapsed());
         }
-        queue.gone(&out);
+        queue.gone();
         if let Err(error) = written {
             return error.to_string();
         }
@@ -245,6 +270,8 @@ async fn read(
         if is_client {
             core.registry.renew(client);
         }
+        // Whoever asks and does not read the answers is not read either.
+        outlet.room().await;
         let done = match &frame.message {
             Message::Credit(credit) if is_client => take_credit(core, outlet, client, &frame.header, credit),
             Message::Return(back) => {
@@ -289,6 +316,14 @@ fn take_credit(
             return Ok(());
         }
     };
+    if core.is_stopping() {
+        let refusal = Refusal::unavailable("this server stops; ask another one, or later");
+        for &g in &credit.g {
+            let header = Header { channel: channel.id, epoch: header.epoch, g, ..Header::new(Kind::Failed) };
+            outlet.send_message(header, Message::Failed(refusal.failed()));
+        }
+        return Ok(());
+    }
     let batches = channel.batches();
     if let Some(g) = credit.g.iter().find(|&&g| g >= batches) {
         return Err(format!("batch {g} was asked for, an epoch of channel {} has {batches}", channel.id));
@@ -346,7 +381,10 @@ fn answer(
     let Header { request, epoch, g, .. } = frame.header;
     match &frame.message {
         Message::Ask(head) => {
-            let need = exchange::need(head, body.bytes(), BatchId { epoch, g, repeated: false }).map_err(invalid)?;
+            let mut need =
+                exchange::need(head, body.bytes(), BatchId { epoch, g, repeated: false }).map_err(invalid)?;
+            // An answer must fit a frame, whatever a peer asks for.
+            need.limit = need.limit.min(ANSWER_EDGES);
             core.cluster.view.answer(&need, &mut memory.answer, &mut memory.scratch)?;
             let head = Message::Answer(exchange::answer_head(&memory.answer));
             let mut bytes = Vec::new();

@@ -1,9 +1,10 @@
 //! What all parts of a server share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
+use crate::Refusal;
 use crate::cluster::Cluster;
 use crate::metrics::Metrics;
 use crate::registry::{Channel, Found, Registry};
@@ -23,9 +24,23 @@ pub(crate) struct Core {
     pub(crate) started: Instant,
     /// Whether it finishes what is under way and takes nothing new.
     pub(crate) stopping: AtomicBool,
+    /// Frames that wait to be written, over all connections.
+    pub(crate) unsent: Arc<AtomicUsize>,
 }
 
 impl Core {
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Fails while the server stops.
+    pub(crate) fn check_open(&self) -> Result<(), Refusal> {
+        if self.is_stopping() {
+            return Err(Refusal::unavailable("this server stops; ask another one, or later"));
+        }
+        Ok(())
+    }
+
     /// The channel of a batch, unless nobody waits for the batch any more.
     pub(crate) fn channel_in_epoch(&self, turn: Turn) -> Option<Arc<Channel>> {
         let Found::Open(channel) = self.registry.find(turn.channel) else { return None };

@@ -1,7 +1,7 @@
 //! The planes that are HTTP: gRPC for control, plain pages for whoever watches.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -13,7 +13,7 @@ use graphmill_net::{Stream, Token};
 use graphmill_wire::proto;
 use graphmill_wire::proto::dataset_service_server::DatasetServiceServer;
 use graphmill_wire::proto::sampling_service_server::SamplingServiceServer;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tonic::service::{Routes, interceptor::InterceptedService};
@@ -29,6 +29,9 @@ use crate::scheduler::Activity;
 
 /// The largest request over the control plane: a chunk of seeds, a list of ids.
 const LARGEST: usize = 64 << 20;
+
+/// How long a client may be silent where it is expected to speak.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Everything that is served over HTTP on the main address.
 pub(crate) fn router(
@@ -59,11 +62,7 @@ pub(crate) fn watch(core: &Arc<Core>) -> Router {
 }
 
 async fn healthz(State(core): State<Arc<Core>>) -> (StatusCode, &'static str) {
-    if core.stopping.load(Ordering::Relaxed) {
-        (StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
-    } else {
-        (StatusCode::OK, "ok\n")
-    }
+    if core.is_stopping() { (StatusCode::SERVICE_UNAVAILABLE, "stopping\n") } else { (StatusCode::OK, "ok\n") }
 }
 
 async fn metrics(State(core): State<Arc<Core>>) -> impl IntoResponse {
@@ -91,9 +90,11 @@ async fn metrics(State(core): State<Arc<Core>>) -> impl IntoResponse {
 
 /// Serves HTTP on a connection until it ends.
 pub(crate) async fn serve(stream: Stream, router: Router) {
-    let served = auto::Builder::new(TokioExecutor::new())
-        .serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(router))
-        .await;
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    // A client that says half a request and no more is let go.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+    builder.http2().timer(TokioTimer::new()).keep_alive_interval(PATIENCE).keep_alive_timeout(PATIENCE);
+    let served = builder.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(router)).await;
     if let Err(error) = served {
         tracing::debug!(%error, "an HTTP connection ended");
     }

@@ -23,6 +23,11 @@ use crate::work::Memory;
 /// What an edge costs, in bytes of features: reading and renumbering it takes about as long as copying so many.
 const EDGE_WORK: u64 = 64;
 
+/// What a nanosecond is worth, in the same bytes, when a batch fails.
+const WORK_PER_NS: u64 = 4;
+/// The most bytes of rows to ask for at once.
+const ROWS_ASKED: usize = 64 << 20;
+
 /// What peers said, by the numbers of their questions.
 type Replies = Vec<(usize, Result<Answered, Refusal>)>;
 /// A batch, and what it waited for.
@@ -216,8 +221,11 @@ impl Job {
                         local.push(LocalRows { source: rows.source, ids, places, count, tensor: tensor.clone() });
                         continue;
                     }
-                    asking.ask(asked.len(), owner, Question::gather(rows.source, &ids));
-                    asked.push(RowsAsked { places, tensor: tensor.clone(), row_bytes });
+                    let most = (ROWS_ASKED / row_bytes.max(1)).max(1);
+                    for (ids, places) in ids.chunks(most).zip(places.chunks(most)) {
+                        asking.ask(asked.len(), owner, Question::gather(rows.source, ids));
+                        asked.push(RowsAsked { places: places.to_vec(), tensor: tensor.clone(), row_bytes });
+                    }
                 }
             }
             for LocalRows { source, ids, places, count, tensor } in local {
@@ -257,8 +265,8 @@ impl Job {
         // Before it is sent: the client may take it at once.
         core.work.scheduler(|scheduler| scheduler.finished(turn, work, bytes));
         match channel.outlet() {
-            Some(outlet) => outlet.send_batch(self.header(Kind::Batch), head, memory, channel.id),
-            None => core.work.scheduler(|scheduler| scheduler.consumed(channel.id, bytes)),
+            Some(outlet) if outlet.send_batch(self.header(Kind::Batch), head, memory, channel.id) => {}
+            _ => core.work.scheduler(|scheduler| scheduler.consumed(channel.id, bytes)),
         }
         self.end(core);
     }
@@ -268,7 +276,9 @@ impl Job {
         let refusal = refusal.clone().while_doing(&format!("cannot sample batch {g} of epoch {epoch}"));
         tracing::warn!(channel = self.channel.id, epoch, g, reason = refusal.reason, "a batch failed");
         core.metrics.failed();
-        core.work.scheduler(|scheduler| scheduler.failed(self.turn));
+        // What it would have cost is not known; the time it took is.
+        let work = (self.began.elapsed().as_nanos() as u64).saturating_mul(WORK_PER_NS);
+        core.work.scheduler(|scheduler| scheduler.failed(self.turn, work));
         if let Some(outlet) = self.channel.outlet() {
             outlet.send_message(self.header(Kind::Failed), Message::Failed(refusal.failed()));
         }

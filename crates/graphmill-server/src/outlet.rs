@@ -1,18 +1,21 @@
 //! The way out of a data connection: frames wait here for the socket, batches in memory that may be shared.
 
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use graphmill_net::{FrameWriter, SharedSlot};
 use graphmill_sample::{Buffer, Pool};
 use graphmill_wire::{Header, Message, proto};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use crate::cluster::lock;
 use crate::scheduler::ChannelId;
 
 /// The most slots of one connection: some being written, some on their way, some with the client's user.
 const SLOTS: usize = 8;
+/// A connection with more frames to write is not read any more.
+const WAITING: usize = 4096;
 /// The channel of what is no batch; none has this number.
 const NO_CHANNEL: ChannelId = 0;
 /// Slots are a multiple of this long.
@@ -22,6 +25,11 @@ const SLOT_UNIT: usize = 2 << 20;
 #[derive(Debug)]
 pub(crate) struct Outlet {
     queue: mpsc::UnboundedSender<Out>,
+    /// Frames that wait to be written, here and on the whole server.
+    waiting: AtomicUsize,
+    waiting_everywhere: Arc<AtomicUsize>,
+    /// A frame was written.
+    written: Notify,
     /// What batches are written to when they are not shared.
     pool: Pool,
     /// None on a connection without shared memory.
@@ -98,10 +106,31 @@ impl LentSlot {
 }
 
 impl Outlet {
-    pub(crate) fn new(slots: bool, batches: usize) -> (Arc<Self>, mpsc::UnboundedReceiver<Out>) {
+    pub(crate) fn new(
+        slots: bool,
+        batches: usize,
+        waiting_everywhere: Arc<AtomicUsize>,
+    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Out>) {
         let (queue, receiver) = mpsc::unbounded_channel();
-        let slots = slots.then(Mutex::default);
-        (Arc::new(Self { queue, pool: Pool::new(batches), slots }), receiver)
+        let (waiting, written, slots) = (AtomicUsize::new(0), Notify::new(), slots.then(Mutex::default));
+        (Arc::new(Self { queue, waiting, waiting_everywhere, written, pool: Pool::new(batches), slots }), receiver)
+    }
+
+    /// Waits until not too many frames wait to be written.
+    pub(crate) async fn room(&self) {
+        while self.waiting.load(Ordering::Acquire) > WAITING {
+            let written = self.written.notified();
+            if self.waiting.load(Ordering::Acquire) > WAITING {
+                written.await;
+            }
+        }
+    }
+
+    /// A frame was written, or never will be.
+    pub(crate) fn written(&self) {
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+        self.waiting_everywhere.fetch_sub(1, Ordering::AcqRel);
+        self.written.notify_one();
     }
 
     /// Whether the connection is gone.
@@ -153,10 +182,17 @@ impl Outlet {
     }
 
     /// Sends a batch; its channel is told when the client has taken it.
-    pub(crate) fn send_batch(&self, header: Header, head: proto::BatchHead, memory: BatchMemory, channel: ChannelId) {
+    /// If nobody can take it any more, the answer is no, and nobody else is told.
+    pub(crate) fn send_batch(
+        &self,
+        header: Header,
+        head: proto::BatchHead,
+        memory: BatchMemory,
+        channel: ChannelId,
+    ) -> bool {
         let bytes = head.bytes;
         let message = |slot| Message::Batch(proto::BatchHead { slot, ..head });
-        self.send_memory(header, message, memory, (channel, bytes));
+        self.send_memory(header, message, memory, (channel, bytes))
     }
 
     /// Sends rows to a peer.
@@ -173,7 +209,7 @@ impl Outlet {
         message: impl FnOnce(Option<u32>) -> Message,
         memory: BatchMemory,
         (channel, bytes): (ChannelId, u64),
-    ) {
+    ) -> bool {
         let mut slot = match self.own(memory) {
             BatchMemory::Heap(buffer) => {
                 let batch = (channel != NO_CHANNEL).then_some((channel, bytes));
@@ -183,7 +219,7 @@ impl Outlet {
         };
         let (number, memory) = (slot.number, slot.memory.take());
         let is_new = {
-            let Some(slots) = &self.slots else { return };
+            let Some(slots) = &self.slots else { return false };
             let slot = &mut lock(slots)[number];
             let is_new = slot.state == SlotState::New;
             *slot = Slot { memory, state: SlotState::Out(channel, bytes) };
@@ -195,7 +231,20 @@ impl Outlet {
             let message = Message::Slot(proto::Slot { slot: number, bytes });
             self.send(Out { header: Header::new(message.kind()), message, body: Body::Slot(number), batch: None });
         }
-        self.send(Out { header, message: message(Some(number)), body: Body::None, batch: None });
+        let sent = self.send(Out { header, message: message(Some(number)), body: Body::None, batch: None });
+        // Who ends the connection may have counted it already as lost.
+        sent || !self.forget(number as usize)
+    }
+
+    /// Gives a slot up that is with the client; says whether it was.
+    fn forget(&self, number: usize) -> bool {
+        let Some(slots) = &self.slots else { return false };
+        let slot = &mut lock(slots)[number];
+        let was_out = matches!(slot.state, SlotState::Out(..));
+        if was_out {
+            *slot = Slot { memory: None, state: SlotState::Retired };
+        }
+        was_out
     }
 
     /// Memory that can be sent here: a slot of another connection, which its client has left while the batch was made, is
@@ -226,9 +275,15 @@ impl Outlet {
         self.send(Out { header, message, body: Body::Bytes(body), batch: None });
     }
 
-    fn send(&self, out: Out) {
-        // A connection that is gone needs no frames; its channels learn it from the connection.
-        let _ = self.queue.send(out);
+    /// Says whether there is a connection to send it over.
+    fn send(&self, out: Out) -> bool {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        self.waiting_everywhere.fetch_add(1, Ordering::AcqRel);
+        let sent = self.queue.send(out).is_ok();
+        if !sent {
+            self.written();
+        }
+        sent
     }
 
     /// The client gave slots back; for each, whose batch was in it and of how many bytes.
@@ -250,14 +305,17 @@ impl Outlet {
         batches
     }
 
-    /// What is with the client and will not come back, once the connection is gone.
+    /// Gives up what is with the client and will not come back, once the connection is gone.
     pub(crate) fn outstanding(&self) -> Vec<(ChannelId, u64)> {
         let Some(slots) = &self.slots else { return Vec::new() };
-        let out = |slot: &Slot| match slot.state {
-            SlotState::Out(channel, bytes) => Some((channel, bytes)),
-            _ => None,
-        };
-        lock(slots).iter().filter_map(out).collect()
+        let mut lost = Vec::new();
+        for slot in lock(slots).iter_mut() {
+            if let SlotState::Out(channel, bytes) = slot.state {
+                lost.push((channel, bytes));
+                *slot = Slot { memory: None, state: SlotState::Retired };
+            }
+        }
+        lost
     }
 
     /// Writes a frame; says whose batch was in it.
@@ -305,13 +363,13 @@ mod tests {
 
     #[test]
     fn a_batch_made_for_a_connection_that_is_gone_goes_to_the_next_as_a_copy() {
-        let (before, _) = Outlet::new(true, 1);
-        let (now, mut queue) = Outlet::new(true, 1);
+        let (before, _) = Outlet::new(true, 1, Arc::default());
+        let (now, mut queue) = Outlet::new(true, 1, Arc::default());
         let mut memory = before.memory(3);
         assert!(matches!(memory, BatchMemory::Slot(_)));
         memory.bytes_mut().copy_from_slice(b"abc");
         let head = proto::BatchHead { bytes: 3, ..proto::BatchHead::default() };
-        now.send_batch(Header::new(Kind::Batch), head, memory, 7);
+        assert!(now.send_batch(Header::new(Kind::Batch), head, memory, 7));
         let sent = queue.try_recv().unwrap();
         let (Message::Batch(head), Body::Buffer(buffer)) = (&sent.message, &sent.body) else { panic!("{sent:?}") };
         assert_eq!((head.slot, buffer.bytes(), sent.batch()), (None, &b"abc"[..], Some((7, 3))));

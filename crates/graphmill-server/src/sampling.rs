@@ -21,6 +21,8 @@ use crate::registry::{Channel, Found};
 use crate::scheduler::{Activity, Bounds};
 use crate::seeds::{self, Listed, SeedCache};
 
+/// The most edges that a batch may have here, whoever asks: they are held in memory.
+const MAX_EDGES: u64 = 100_000_000;
 /// How long a client may take between two parts of a list of seeds.
 const PART: Duration = Duration::from_secs(30);
 /// What a channel may take unless its client asks for less or more, and the most it is given.
@@ -40,7 +42,11 @@ impl SamplingApi {
     }
 
     async fn open_backend(&self, request: OpenBackendRequest) -> Result<OpenBackendResponse, Refusal> {
+        self.core.check_open()?;
         let config = read_config(&request.config)?;
+        if config.max_edges > MAX_EDGES {
+            return Err(Refusal::invalid(format!("max_edges is {}, this server allows {MAX_EDGES}", config.max_edges)));
+        }
         let text = canonical(&config)?;
         let key = if request.key.is_empty() {
             format!("{:016x}", xxhash_rust::xxh3::xxh3_64(text.to_string().as_bytes()))
@@ -58,6 +64,7 @@ impl SamplingApi {
     }
 
     async fn open_channel(&self, open: OpenChannel, listed: Listed) -> Result<OpenChannelResponse, Refusal> {
+        self.core.check_open()?;
         let backend = self.core.registry.backend_by_id(open.backend)?;
         backend.check(&canonical(&read_config(&open.config)?)?)?;
         if open.batch_size == 0 {

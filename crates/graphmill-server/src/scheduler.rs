@@ -242,18 +242,18 @@ impl Scheduler {
         });
     }
 
-    /// A batch failed, and its client was told.
-    pub fn failed(&mut self, turn: Turn) {
-        self.end(turn, 1, |entry, current| {
+    /// A batch failed at some cost, and its client was told.
+    pub fn failed(&mut self, turn: Turn, work: u64) {
+        self.end(turn, work.max(turn.charged), |entry, current| {
             if current {
                 entry.failed += 1;
             }
         });
     }
 
-    /// Nobody waits for a batch any more: its epoch or its channel is over.
+    /// Nobody waits for a batch any more: its epoch or its channel is over. What was charged stays charged.
     pub fn abandoned(&mut self, turn: Turn) {
-        self.end(turn, 1, |_, _| {});
+        self.end(turn, turn.charged, |_, _| {});
     }
 
     fn end(&mut self, turn: Turn, work: u64, count: impl FnOnce(&mut Entry, bool)) {
@@ -269,6 +269,18 @@ impl Scheduler {
             entry.cost = if entry.cost <= 1 { work } else { entry.cost - entry.cost / 4 + work / 4 }.max(1);
             count(entry, current);
         });
+    }
+
+    /// Forgets all credits that wait; what is under way goes on.
+    pub fn forget_waiting(&mut self) {
+        let channels: Vec<ChannelId> = self.channels.keys().copied().collect();
+        for channel in channels {
+            self.change(channel, |entry| {
+                for (g, _) in entry.waiting.drain(..) {
+                    entry.asked.remove(&g);
+                }
+            });
+        }
     }
 
     /// The client took a batch of so many bytes.
@@ -362,6 +374,37 @@ mod tests {
         let served = serve(&mut scheduler, 600, |channel| if channel == 1 { 1000 } else { 100 });
         let (least, most) = (served.values().min().unwrap(), served.values().max().unwrap());
         assert!(most - least <= 3000, "{served:?}");
+    }
+
+    #[test]
+    fn a_channel_whose_batches_fail_takes_no_more_than_its_share() {
+        let mut scheduler = scheduler(2);
+        credit(&mut scheduler, 0, 0, 0..1000);
+        credit(&mut scheduler, 1, 0, 0..1000);
+        let mut turns = [0u32; 2];
+        for _ in 0..400 {
+            let turn = scheduler.take_turn().unwrap();
+            turns[turn.channel as usize] += 1;
+            if turn.channel == 0 {
+                scheduler.failed(turn, 100);
+            } else {
+                scheduler.finished(turn, 100, 10);
+                scheduler.consumed(1, 10);
+            }
+        }
+        assert!(turns[0].abs_diff(turns[1]) < 5, "{turns:?}");
+    }
+
+    #[test]
+    fn what_waits_is_forgotten_and_may_be_asked_for_again() {
+        let mut scheduler = scheduler(1);
+        credit(&mut scheduler, 0, 0, 0..5);
+        let under_way = scheduler.take_turn().unwrap();
+        scheduler.forget_waiting();
+        assert!(scheduler.take_turn().is_none());
+        scheduler.finished(under_way, 1, 1);
+        assert_eq!(credit(&mut scheduler, 0, 0, 1..2), Credited::Taken);
+        assert_eq!(scheduler.take_turn().map(|turn| turn.g), Some(1));
     }
 
     #[test]

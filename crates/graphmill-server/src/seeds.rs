@@ -107,7 +107,7 @@ impl Listed {
         extend(&mut self.ids, &chunk.ids, u64::from_le_bytes)?;
         extend(&mut self.others, &chunk.others, u64::from_le_bytes)?;
         extend(&mut self.classes, &chunk.classes, i64::from_le_bytes)?;
-        if self.ids.len() as u64 > MOST {
+        if self.ids.len().max(self.others.len()).max(self.classes.len()) as u64 > MOST {
             return Err(Refusal::invalid(format!("more than {MOST} seeds were listed; name a split instead")));
         }
         Ok(())

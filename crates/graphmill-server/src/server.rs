@@ -19,8 +19,12 @@ use crate::dataset::DatasetApi;
 use crate::metrics::Metrics;
 use crate::registry::Registry;
 use crate::sampling::SamplingApi;
+use crate::scheduler::Scheduler;
 use crate::work::Work;
 use crate::{Refusal, http, job};
+
+/// The most connections at once.
+const CONNECTIONS: usize = 16_384;
 
 /// How a server is run.
 #[derive(Debug, Clone)]
@@ -140,6 +144,7 @@ impl Server {
             threads: options.threads.max(1),
             peer_wait: options.peer_wait,
             started: Instant::now(),
+            unsent: Arc::default(),
             stopping: AtomicBool::new(false),
         });
 
@@ -196,17 +201,18 @@ impl Server {
 
     /// Stops: takes nothing new, finishes what is under way within a time, and lets go of everyone.
     pub async fn stop(mut self, within: Duration) -> Leftovers {
-        self.core.stopping.store(true, Ordering::Relaxed);
+        self.core.stopping.store(true, Ordering::Release);
         self.health.set_not_serving::<SamplingServiceServer<SamplingApi>>().await;
         self.health.set_not_serving::<DatasetServiceServer<DatasetApi>>().await;
         // A probe that names no service asks about all of them.
         self.health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
         let channels = self.core.registry.channels();
         // What waits is not begun; clients ask elsewhere, or again.
-        self.core.work.scheduler(|scheduler| channels.iter().for_each(|channel| scheduler.remove(channel.id)));
+        self.core.work.scheduler(Scheduler::forget_waiting);
         let deadline = Instant::now() + within;
         let running = |core: &Core| core.work.scheduler(|scheduler| scheduler.running());
-        while running(&self.core) > 0 && Instant::now() < deadline {
+        let unsent = |core: &Core| core.unsent.load(Ordering::Acquire);
+        while running(&self.core) + unsent(&self.core) > 0 && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let leftovers = Leftovers { channels: channels.len(), batches: running(&self.core) };
@@ -288,6 +294,9 @@ async fn accept(
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
+                Ok(_) if connections.len() >= CONNECTIONS => {
+                    tracing::warn!(connections = connections.len(), "too many connections; one more is dropped");
+                }
                 Ok(Accepted::Data { stream, peer }) => {
                     connections.spawn(connection::serve(Arc::clone(&core), Arc::clone(&greeting), stream, peer));
                 }

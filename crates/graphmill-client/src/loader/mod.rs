@@ -294,7 +294,6 @@ impl Batches {
     }
 
     fn hand_out(&mut self, round: u64) {
-        self.left -= 1;
         self.state.ahead.push(round);
         self.state.ahead.sort_unstable();
         while let Some(place) = self.state.ahead.iter().position(|&ahead| ahead == self.state.rounds) {
@@ -318,7 +317,11 @@ impl Iterator for Batches {
                 (round, embedded.load(worker.as_mut()?, &self.order, round))
             }
         };
-        self.hand_out(round);
+        self.left -= 1;
+        // What did not come is not handed out: who resumes from here asks for it again.
+        if !matches!(batch, Err(Error::Late { .. } | Error::Unavailable { .. } | Error::Refused { .. })) {
+            self.hand_out(round);
+        }
         Some(batch)
     }
 

@@ -23,6 +23,8 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_s
 /// A server is asked at least this often whether it is there, and given up when it said nothing for so long.
 const PING: Duration = Duration::from_secs(2);
 const SILENCE: Duration = Duration::from_secs(10);
+/// Bytes that a server must send in a microsecond, at least.
+const SLOWEST: u64 = 1;
 /// Buffers that are kept for batches that arrive over a socket.
 const KEPT: usize = 16;
 
@@ -248,12 +250,13 @@ impl Member {
         let slots = ReceivedSlots::new(returns);
         // A server that is asked this often and says nothing for a while is frozen, or the network is.
         let mut alive = tokio::time::interval((lease / 3).clamp(Duration::from_millis(10), PING));
-        let heard = Mutex::new(Instant::now());
+        let heard = Mutex::new((Instant::now(), SILENCE));
         let silent = async {
             loop {
                 tokio::time::sleep(SILENCE / 10).await;
-                if lock(&heard).elapsed() > SILENCE {
-                    return format!("it said nothing for {} s", SILENCE.as_secs());
+                let (last, patience) = *lock(&heard);
+                if last.elapsed() > patience {
+                    return format!("it said nothing for {} s", patience.as_secs());
                 }
             }
         };
@@ -276,14 +279,20 @@ impl Member {
         }
     }
 
-    async fn read(&self, mut reader: FrameReader, slots: &Arc<ReceivedSlots>, heard: &Mutex<Instant>) -> String {
+    async fn read(
+        &self,
+        mut reader: FrameReader,
+        slots: &Arc<ReceivedSlots>,
+        heard: &Mutex<(Instant, Duration)>,
+    ) -> String {
         loop {
             let frame = match reader.next().await {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return "it hung up".to_owned(),
                 Err(error) => return error.to_string(),
             };
-            *lock(heard) = Instant::now();
+            // A long body takes its time, if only over a slow link.
+            *lock(heard) = (Instant::now(), SILENCE + Duration::from_micros(frame.header.body / SLOWEST));
             let Header { channel, epoch, g, body, .. } = frame.header;
             match frame.message {
                 Message::Batch(head) => {

@@ -9,7 +9,7 @@ mod source;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use graphmill_graph::Manifest;
 use graphmill_net::{ClientTls, Endpoint, Token};
@@ -26,6 +26,9 @@ pub(crate) use inbox::Receiving;
 pub use sharding::{ServerSlice, Shard, rank_slices};
 pub(crate) use source::RemoteSource;
 pub use source::Seeding;
+
+/// How long to wait for the first data connection before servers without one are tried.
+const CONNECTING: Duration = Duration::from_secs(2);
 
 /// How batches come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -171,15 +174,36 @@ impl Remote {
     /// Waits for something on the connection's own threads, so that it works on any thread of the program; never longer
     /// than the deadline.
     pub(crate) fn block_on<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Result<T> {
+        self.block_on_within(self.options.deadline, future)
+    }
+
+    /// The same with a deadline of its own.
+    pub(crate) fn block_on_within<T: Send + 'static>(
+        &self,
+        within: Duration,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T> {
+        let within = within.min(self.options.deadline);
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         self.runtime().spawn(async move {
             let _ = sender.send(future.await);
         });
-        receiver.recv_timeout(self.options.deadline).map_err(|_| Error::Late {
+        receiver.recv_timeout(within).map_err(|_| Error::Late {
             what: "an answer".to_owned(),
-            seconds: self.options.deadline.as_secs_f64(),
+            seconds: within.as_secs_f64(),
             reason: self.describe_members(),
         })
+    }
+
+    /// The members in the order to ask them: those that are connected first. Waits a little for one that is.
+    pub(crate) fn members_by_health(&self) -> Vec<usize> {
+        let deadline = Instant::now() + CONNECTING.min(self.options.deadline);
+        while !self.members.iter().any(|member| member.is_up()) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let mut order: Vec<usize> = (0..self.members.len()).collect();
+        order.sort_by_key(|&member| !self.members[member].is_up());
+        order
     }
 
     fn describe_members(&self) -> String {
@@ -202,9 +226,9 @@ impl Drop for Remote {
             });
         }
         drop(sender);
-        let deadline = std::time::Instant::now() + Duration::from_secs(1);
+        let deadline = Instant::now() + Duration::from_secs(1);
         for _ in &self.members {
-            let left = deadline.saturating_duration_since(std::time::Instant::now());
+            let left = deadline.saturating_duration_since(Instant::now());
             if receiver.recv_timeout(left).is_err() {
                 break;
             }

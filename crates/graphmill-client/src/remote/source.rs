@@ -17,6 +17,9 @@ use super::member::Member;
 use super::{Remote, Traffic};
 use crate::{Error, Options, Result};
 
+/// How long a channel may take to be opened: a server waits for its peers meanwhile, but one that is frozen must not hold up
+/// a reader whom others could serve.
+const OPENING: Duration = Duration::from_secs(15);
 /// Seeds in a message.
 const CHUNK: usize = 1 << 17;
 /// The most batches on their way or waiting: so many that a server, which gives a channel 1024 credits, takes all of them
@@ -107,7 +110,7 @@ impl RemoteSource {
         };
         let mut first = None;
         let mut unavailable = None;
-        for member in 0..remote.members.len() {
+        for member in remote.members_by_health() {
             match source.open_channel(member) {
                 Ok(opened) => {
                     first = Some((member, opened));
@@ -209,7 +212,7 @@ impl RemoteSource {
             max_bytes: 0,
             worker,
         };
-        self.remote.block_on(async move {
+        self.remote.block_on_within(OPENING, async move {
             let began = Instant::now();
             let mut service = SamplingServiceClient::new(control.transport());
             loop {

@@ -193,6 +193,11 @@ impl Registry {
         lock(&self.inner).clients.insert(client, Instant::now());
     }
 
+    /// Whether a client has a lease.
+    pub(crate) fn knows(&self, client: ClientId) -> bool {
+        lock(&self.inner).clients.contains_key(&client)
+    }
+
     /// Ends a client's lease: its channels, which are handed back to be cancelled, are gone.
     pub(crate) fn leave(&self, client: ClientId) -> Vec<Arc<Channel>> {
         let mut inner = lock(&self.inner);
@@ -211,7 +216,8 @@ impl Registry {
         let channels = inner.end(&gone, true);
         inner.backends.retain(|_, entry| match entry {
             Entry::Made(backend) => !backend.is_unused(self.lease),
-            Entry::Making(_) => true,
+            // Nobody waits for it any more but this list.
+            Entry::Making(making) => making.strong_count().is_some_and(|count| count > 1),
         });
         (gone, channels)
     }

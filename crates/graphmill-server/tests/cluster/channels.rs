@@ -255,9 +255,9 @@ fn a_server_that_stops_with_channels_says_so_and_waits_for_nobody() {
     let left = cluster.stop_one(0);
     assert_eq!((left.channels, left.batches), (2, 0));
     cluster.run(async {
-        // What was finished may still come; then the connection ends, within the time of `run`.
+        // What was finished still comes, what was not begun is refused; then the connection ends, within the time of `run`.
         while let Ok(Some(frame)) = wire.reader.next().await {
-            assert!(matches!(frame.header.kind, Kind::Batch));
+            assert!(matches!(frame.header.kind, Kind::Batch | Kind::Failed));
         }
     });
     // The other server goes on: a batch of nodes that it has itself.
@@ -308,5 +308,22 @@ fn a_channel_obeys_its_own_client_alone() {
         assert_eq!(control.start_epoch(epoch).await.unwrap_err().code(), Code::InvalidArgument);
         owner.credit(channel, 0, &[0]).await;
         assert_eq!(owner.next().await.unwrap().header.kind, Kind::Batch);
+    });
+}
+
+#[test]
+fn a_client_that_hangs_up_in_the_middle_of_a_batch_leaves_nothing_charged() {
+    let store = Store::homogeneous(1);
+    let cluster = Cluster::start(&store.path, 1);
+    let opening = Opening { batch_size: 100, ..Opening::default() };
+    let channel = cluster.open(0, opening.clone());
+    for epoch in 0..8 {
+        let mut wire = cluster.wire(0, opening.client);
+        cluster.run(async { wire.credit(channel, epoch, &[0, 1]).await });
+        drop(wire);
+    }
+    eventually("all is let go", || {
+        let described = cluster.describe(0, channel);
+        (described.running, described.buffered_batches, described.buffered_bytes) == (0, 0, 0)
     });
 }

@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let what = format!("{served} of {} partitions of {}", dataset.parts(), directory.display());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.context("cannot start the threads for connections")?;
-    let drain = settings.drain();
+    let drain = settings.drain()?;
     let leftovers = runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).context("cannot listen to SIGTERM")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen to SIGINT")?;

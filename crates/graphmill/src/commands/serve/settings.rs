@@ -128,8 +128,8 @@ impl Settings {
             .join("graphmill"))
     }
 
-    pub(crate) fn drain(&self) -> Duration {
-        seconds(self.drain.unwrap_or(DRAIN))
+    pub(crate) fn drain(&self) -> anyhow::Result<Duration> {
+        seconds("--drain", self.drain.unwrap_or(DRAIN))
     }
 
     pub(crate) fn options(&self) -> anyhow::Result<Options> {
@@ -155,7 +155,7 @@ impl Settings {
             tls,
             peer_tls,
             insecure: self.insecure,
-            lease: seconds(self.lease.unwrap_or(LEASE)).max(Duration::from_millis(100)),
+            lease: seconds("--lease", self.lease.unwrap_or(LEASE))?.max(Duration::from_millis(100)),
             shared_memory: !self.no_shared_memory,
             peer_wait: defaults.peer_wait,
         })
@@ -167,6 +167,8 @@ pub(crate) fn endpoints(texts: &[String]) -> anyhow::Result<Vec<Endpoint>> {
     texts.iter().map(|text| text.parse::<Endpoint>().map_err(anyhow::Error::from)).collect()
 }
 
-fn seconds(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO)
+/// A time as it was written: up to a day.
+fn seconds(flag: &str, seconds: f64) -> anyhow::Result<Duration> {
+    anyhow::ensure!((0.0..=86_400.0).contains(&seconds), "{flag} is {seconds}, expected 0 to 86400 seconds");
+    Ok(Duration::from_secs_f64(seconds))
 }
