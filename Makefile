@@ -18,7 +18,7 @@ help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## build, then generate, partition, inspect and sample a small graph
+demo: ## build, then generate, partition, inspect, sample and serve a small graph
 	$(CARGO) build --release -p graphmill
 	$(TARGET)/release/graphmill demo
 
