@@ -211,7 +211,9 @@ impl Job {
             for (rows, tensor) in gathers.into_iter().filter(|(rows, _)| !rows.ids.is_empty()) {
                 let mut split = RowSplit::default();
                 let book = core.cluster.book(rows.source)?;
-                split.split(rows.ids, core.owner_count(), |id| owners.of(book, id))?;
+                split
+                    .split(rows.ids, core.owner_count(), |id| owners.of(book, id))
+                    .map_err(|error| core.cluster.explain(error))?;
                 let (count, row_bytes) = (rows.ids.len(), tensor.len() / rows.ids.len());
                 for (owner, (ids, places)) in split.shares.into_iter().enumerate() {
                     if ids.is_empty() {
@@ -317,7 +319,7 @@ fn ask_owners(
             splits.push(Split::default());
         }
         let book = cluster.dataset.node_book(cluster.list_type(need.edge_type, need.direction)?);
-        splits[place].split(&need, count, |id| owners.of(book, id))?;
+        splits[place].split(&need, count, |id| owners.of(book, id)).map_err(|error| cluster.explain(error))?;
         questions += 1;
         for (owner, share) in splits[place].shares().iter().enumerate().skip(1) {
             if !share.ids.is_empty() {

@@ -144,12 +144,7 @@ impl SamplingApi {
     }
 
     fn find(&self, id: u64) -> Result<Arc<Channel>, Refusal> {
-        match self.core.registry.find(id) {
-            Found::Open(channel) => Ok(channel),
-            Found::Closed => Err(Refusal::invalid(format!("channel {id} is closed"))),
-            Found::Lost => Err(Refusal::unavailable(format!("channel {id} is lost; open it again"))),
-            Found::Never => Err(Refusal::invalid(format!("there never was a channel {id}"))),
-        }
+        open(id, self.core.registry.find(id))
     }
 
     pub(crate) fn status(&self) -> StatusResponse {
@@ -189,6 +184,16 @@ impl SamplingApi {
             removing: in_state("removing"),
             channels,
         }
+    }
+}
+
+/// A channel that is open, or why it is not.
+fn open(id: u64, found: Found) -> Result<Arc<Channel>, Refusal> {
+    match found {
+        Found::Open(channel) => Ok(channel),
+        Found::Closed => Err(Refusal::invalid(format!("channel {id} is closed"))),
+        Found::Lost => Err(Refusal::unavailable(format!("channel {id} is lost; open it again"))),
+        Found::Never => Err(Refusal::invalid(format!("there never was a channel {id}"))),
     }
 }
 
@@ -238,10 +243,11 @@ impl SamplingService for SamplingApi {
 
     async fn start_epoch(&self, request: Request<StartEpochRequest>) -> Result<Response<StartEpochResponse>, Status> {
         let StartEpochRequest { channel: id, epoch, client } = request.into_inner();
-        if let Found::Closed = self.core.registry.find(id) {
-            return Ok(Response::new(StartEpochResponse { epoch }));
-        }
-        let channel = self.find(id)?;
+        let channel = match self.core.registry.find(id) {
+            // Silence for a channel that its own client has closed.
+            Found::Closed => return Ok(Response::new(StartEpochResponse { epoch })),
+            found => open(id, found)?,
+        };
         if channel.client != *client {
             return Err(Refusal::invalid(format!("channel {id} is another client's")).into());
         }

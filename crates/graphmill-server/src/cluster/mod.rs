@@ -117,6 +117,14 @@ impl Cluster {
         }
     }
 
+    /// A sampler's error in a server's words: a partition that nobody has is named with the peers.
+    pub(crate) fn explain(&self, error: graphmill_sample::Error) -> Refusal {
+        match error {
+            graphmill_sample::Error::Unowned { partition } => self.without_owner(partition),
+            error => error.into(),
+        }
+    }
+
     /// Why a partition cannot be reached.
     pub(crate) fn without_owner(&self, partition: u32) -> Refusal {
         let peers: Vec<String> = self.peers.iter().map(|peer| peer.describe()).collect();
@@ -134,7 +142,7 @@ impl Cluster {
         let list_type = self.list_type(need.edge_type, need.direction)?;
         let mut split = Split::default();
         let book = self.dataset.node_book(list_type);
-        split.split(need, self.peers.len() + 1, |id| owners.of(book, id))?;
+        split.split(need, self.peers.len() + 1, |id| owners.of(book, id)).map_err(|error| self.explain(error))?;
         let mut replies = Vec::new();
         for (owner, share) in split.shares().iter().enumerate().skip(1).filter(|(_, share)| !share.ids.is_empty()) {
             let question = Question::ask(&Need { ids: &share.ids, others: &share.others, ..*need });
@@ -161,7 +169,7 @@ impl Cluster {
         let owners = self.owners();
         let mut split = RowSplit::default();
         let book = self.book(source)?;
-        split.split(ids, self.peers.len() + 1, |id| owners.of(book, id))?;
+        split.split(ids, self.peers.len() + 1, |id| owners.of(book, id)).map_err(|error| self.explain(error))?;
         let mut replies = Vec::new();
         for (owner, (ids, places)) in split.shares.iter().enumerate().skip(1).filter(|(_, (ids, _))| !ids.is_empty()) {
             replies.push((places, self.send(owner, Question::gather(source, ids))));
