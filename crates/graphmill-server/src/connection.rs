@@ -53,10 +53,12 @@ pub(crate) async fn serve(core: Arc<Core>, greeting: Arc<Greeting>, stream: Stre
         Err(_) => return tracing::info!(peer = peer.address, "a connection did not greet in time"),
     };
     let (client, slots) = (client_id(&hello.client), hello.slots && shares_memory);
-    let (outlet, queue) = Outlet::new(slots, KEPT, Arc::clone(&core.unsent));
+    let (outlet, waiting) = Outlet::new(slots, KEPT, Arc::clone(&core.unsent));
+    // Here, so that it tells the channels even if the connection ends before the first frame is written.
+    let mut queue = Queue { core: &core, outlet: &outlet, waiting, current: None };
     let ended = tokio::select! {
         ended = read(&core, &outlet, &mut reader, &hello, client) => ended,
-        reason = write(&core, &outlet, queue, &mut writer) => Ended::Gone(reason),
+        reason = write(&mut queue, &mut writer) => Ended::Gone(reason),
         reason = lease_end(&core, &greeting, &hello, client) => Ended::Gone(reason),
     };
     match ended {
@@ -69,6 +71,7 @@ pub(crate) async fn serve(core: Arc<Core>, greeting: Arc<Greeting>, stream: Stre
             say_goodbye(&mut reader, &mut writer).await;
         }
     }
+    drop(queue);
     for (channel, bytes) in outlet.outstanding() {
         core.work.scheduler(|scheduler| scheduler.consumed(channel, bytes));
     }
@@ -221,28 +224,29 @@ impl Drop for Queue<'_> {
     fn drop(&mut self) {
         self.gone();
         self.waiting.close();
-        while let Ok(out) = self.waiting.try_recv() {
-            self.current = Some(out);
-            self.gone();
+        loop {
+            match self.waiting.try_recv() {
+                Ok(out) => {
+                    self.current = Some(out);
+                    self.gone();
+                }
+                // Whoever is just now putting a frame in needs an instant more.
+                Err(mpsc::error::TryRecvError::Empty) => std::thread::yield_now(),
+                Err(mpsc::error::TryRecvError::Disconnected) => break,
+            }
         }
     }
 }
 
 /// Writes what is sent, and tells channels what was taken.
-async fn write(
-    core: &Core,
-    outlet: &Outlet,
-    waiting: mpsc::UnboundedReceiver<Out>,
-    writer: &mut FrameWriter,
-) -> String {
-    let mut queue = Queue { core, outlet, waiting, current: None };
+async fn write(queue: &mut Queue<'_>, writer: &mut FrameWriter) -> String {
     loop {
         let Some(out) = queue.waiting.recv().await else { return "it is not needed any more".to_owned() };
         let began = Instant::now();
         let out = queue.current.insert(out);
-        let written = outlet.write(out, writer).await;
+        let written = queue.outlet.write(out, writer).await;
         if out.batch().is_some() {
-            core.metrics.sent(began.elapsed());
+            queue.core.metrics.sent(began.elapsed());
         }
         queue.gone();
         if let Err(error) = written {
