@@ -1,6 +1,7 @@
 //! Shared memory at the receiver's end: slots that hold what was sent until its last user lets go.
 
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
@@ -21,6 +22,9 @@ fn count_fork() {
 const HELD: usize = 4;
 /// The same in bytes: a sender lets a few hundred megabytes be held before it sends no more.
 const HELD_BYTES: usize = 64 << 20;
+
+/// The most idle slots of a connection; a sender needs far fewer.
+const MOST: usize = 256;
 
 /// The slots that one connection has brought.
 #[derive(Debug)]
@@ -51,14 +55,28 @@ impl ReceivedSlots {
         Arc::new(Self { mapped: Mutex::default(), returns })
     }
 
-    /// A slot that the other side has made, or made anew.
-    pub fn add(&self, number: u32, slot: MappedSlot) {
-        lock(&self.mapped).idle.insert(number, slot);
+    /// Takes a slot that the other side has made, or made anew.
+    ///
+    /// # Errors
+    /// When it came without its memory, the memory is not as it should be, or there are too many.
+    pub fn accept(&self, slot: &proto::Slot, memory: Option<OwnedFd>) -> Result<(), String> {
+        let refused = |reason: String| format!("cannot use its shared memory: {reason}");
+        let memory = memory.ok_or_else(|| refused("no descriptor came along".to_owned()))?;
+        let mapped = MappedSlot::map(memory, slot.bytes as usize).map_err(|error| refused(error.to_string()))?;
+        let mut slots = lock(&self.mapped);
+        slots.idle.insert(slot.slot, mapped);
+        if slots.idle.len() > MOST {
+            return Err(refused(format!("there are more than {MOST} idle slots")));
+        }
+        Ok(())
     }
 
-    /// What is in a slot that was announced before: so many bytes.
+    /// What is in a slot that was announced before: so many bytes. Nothing if there is no such slot, or it is shorter.
     pub fn take(self: &Arc<Self>, number: u32, bytes: usize) -> Option<HeldSlot> {
         let mut mapped = lock(&self.mapped);
+        if mapped.idle.get(&number)?.bytes().len() < bytes {
+            return None;
+        }
         let slot = mapped.idle.remove(&number)?;
         mapped.held += 1;
         mapped.held_bytes += bytes;

@@ -45,7 +45,7 @@ pub fn frames() -> Vec<Vec<u8>> {
             wire: 1,
             partitions: vec![0, 2],
             parts: 4,
-            unix_socket: "/tmp/memory.sock".to_owned(),
+            unix_socket: "memory.sock".to_owned(),
             lease_ms: 30_000,
             ..proto::Welcome::default()
         }),

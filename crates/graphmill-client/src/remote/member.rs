@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use graphmill_net::{Endpoint, FrameReader, FrameWriter, HeldSlot, MappedSlot, ReceivedSlots, Stream};
+use graphmill_net::{Endpoint, FrameReader, FrameWriter, HeldSlot, ReceivedSlots, Stream};
 use graphmill_sample::{Buffer, Pool, law};
 use graphmill_wire::proto::{self, Code, Role};
 use graphmill_wire::{Header, Kind, Limits, Message};
@@ -316,13 +316,8 @@ impl Member {
                     }
                 }
                 Message::Slot(slot) => {
-                    let mapped = frame
-                        .fd
-                        .ok_or("no descriptor came along".to_owned())
-                        .and_then(|fd| MappedSlot::map(fd, slot.bytes as usize).map_err(|error| error.to_string()));
-                    match mapped {
-                        Ok(mapped) => slots.add(slot.slot, mapped),
-                        Err(reason) => return format!("cannot use its shared memory: {reason}"),
+                    if let Err(reason) = slots.accept(&slot, frame.fd) {
+                        return reason;
                     }
                 }
                 Message::Pong(_) => {}

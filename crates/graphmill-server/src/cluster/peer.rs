@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use graphmill_net::{
-    ClientTls, Endpoint, FrameReader, FrameWriter, HeldSlot, Incoming, MappedSlot, ReceivedSlots, Token,
-};
+use graphmill_net::{ClientTls, Endpoint, FrameReader, FrameWriter, HeldSlot, Incoming, ReceivedSlots, Token};
 use graphmill_sample::{Buffer, Need, Pool, Source, law};
 use graphmill_wire::proto::{self, Role};
 use graphmill_wire::{Header, Limits, Message, exchange};
@@ -322,12 +320,8 @@ impl Peer {
                 Err(error) => return error.to_string(),
             };
             if let Message::Slot(slot) = &frame.message {
-                let mapped = frame.fd.ok_or("no descriptor came along".to_owned());
-                let mapped =
-                    mapped.and_then(|fd| MappedSlot::map(fd, slot.bytes as usize).map_err(|error| error.to_string()));
-                match mapped {
-                    Ok(mapped) => slots.add(slot.slot, mapped),
-                    Err(reason) => return format!("cannot use its shared memory: {reason}"),
+                if let Err(reason) = slots.accept(slot, frame.fd) {
+                    return reason;
                 }
                 continue;
             }
