@@ -19,6 +19,9 @@ use crate::terminal::{numbers, output};
 
 /// Rounds in which each way is measured once; the median counts.
 const ROUNDS: usize = 5;
+/// How long a sender may take to connect.
+const PATIENCE: Duration = Duration::from_secs(10);
+const ABSENT: &str = "the sender did not connect in time";
 /// Slots in flight in shared memory.
 const SLOTS: usize = 6;
 
@@ -154,14 +157,20 @@ fn measure(way: Way, message: usize, seconds: f64) -> anyhow::Result<f64> {
         Way::BareTcp => {
             let listener = TcpListener::bind("127.0.0.1:0")?;
             let sender = start(&listener.local_addr()?.to_string())?;
-            let rate = receive_bare(listener.accept()?.0, message);
+            listener.set_nonblocking(true)?;
+            let socket = within_patience(|| listener.accept())?.0;
+            socket.set_nonblocking(false)?;
+            let rate = receive_bare(socket, message);
             sender.end()?;
             Ok(rate)
         }
         Way::BareUnix => {
             let listener = std::os::unix::net::UnixListener::bind(&path)?;
             let sender = start(&path.display().to_string())?;
-            let rate = receive_bare(listener.accept()?.0, message);
+            listener.set_nonblocking(true)?;
+            let socket = within_patience(|| listener.accept())?.0;
+            socket.set_nonblocking(false)?;
+            let rate = receive_bare(socket, message);
             sender.end()?;
             Ok(rate)
         }
@@ -169,16 +178,38 @@ fn measure(way: Way, message: usize, seconds: f64) -> anyhow::Result<f64> {
             if way == Way::Tcp {
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
                 let sender = start(&listener.local_addr()?.to_string())?;
-                let rate = receive_frames(Stream::Tcp(listener.accept().await?.0), message).await?;
+                let rate = receive_frames(
+                    Stream::Tcp(tokio::time::timeout(PATIENCE, listener.accept()).await.context(ABSENT)??.0),
+                    message,
+                )
+                .await?;
                 sender.end()?;
                 return Ok(rate);
             }
             let listener = tokio::net::UnixListener::bind(&path)?;
             let sender = start(&format!("unix:{}", path.display()))?;
-            let rate = receive_frames(Stream::Unix(listener.accept().await?.0), message).await?;
+            let rate = receive_frames(
+                Stream::Unix(tokio::time::timeout(PATIENCE, listener.accept()).await.context(ABSENT)??.0),
+                message,
+            )
+            .await?;
             sender.end()?;
             Ok(rate)
         }),
+    }
+}
+
+/// Tries until it would not have to wait.
+fn within_patience<T>(attempt: impl Fn() -> std::io::Result<T>) -> anyhow::Result<T> {
+    let began = Instant::now();
+    loop {
+        match attempt() {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                anyhow::ensure!(began.elapsed() < PATIENCE, ABSENT);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            done => return Ok(done?),
+        }
     }
 }
 
