@@ -2,11 +2,13 @@
 //!
 //! A range book is two numbers a partition. Any other assignment is one or two bytes per id (its owner) plus a small
 //! table of ranks per block of ids: the row of an id is the rank of its block plus a count over the block's bytes, which
-//! the compiler turns into a few vector instructions.
+//! the compiler turns into a few vector instructions. A book in RAM is spread out: four bytes
+//! for every id say its row.
 
 use std::path::PathBuf;
 
 use crate::array::Array;
+use crate::region::Region;
 use crate::{BookInfo, DatasetWriter, Error, IdArray, IdSlice, IdWidth, Place, Result};
 
 /// Where an id lives.
@@ -35,6 +37,8 @@ struct Assigned {
     shape: Shape,
     /// Where the owners are stored, for messages.
     path: PathBuf,
+    /// The row of every id, if the book is spread out.
+    rows: Option<Array<u32>>,
 }
 
 #[derive(Debug, Clone)]
@@ -75,11 +79,21 @@ impl Book {
     }
 
     pub(crate) fn narrow(owner: Array<u8>, rank: IdArray, shape: Shape, path: PathBuf) -> Self {
-        Self(Kind::Assigned(Assigned { owner: Owners::U8(owner), rank, shape, path }))
+        Self(Kind::Assigned(Assigned { owner: Owners::U8(owner), rank, shape, path, rows: None }))
     }
 
     pub(crate) fn wide(owner: Array<u16>, rank: IdArray, shape: Shape, path: PathBuf) -> Self {
-        Self(Kind::Assigned(Assigned { owner: Owners::U16(owner), rank, shape, path }))
+        Self(Kind::Assigned(Assigned { owner: Owners::U16(owner), rank, shape, path, rows: None }))
+    }
+
+    /// Notes the row of every id, which makes look-ups faster. A book that is damaged, or too large for it, stays as it is.
+    pub(crate) fn spread(&mut self) {
+        let Kind::Assigned(assigned) = &mut self.0 else { return };
+        if assigned.shape.rank == IdWidth::U32
+            && let Owners::U8(owner) = &assigned.owner
+        {
+            assigned.rows = rows(owner, assigned.shape.parts);
+        }
     }
 
     /// Size of the id space.
@@ -109,6 +123,17 @@ impl Book {
         }
     }
 
+    /// The book as slices, for who looks up many ids.
+    pub fn open(&self) -> OpenBook<'_> {
+        OpenBook(match &self.0 {
+            Kind::Range(bounds) => OpenKind::Range(bounds),
+            Kind::Assigned(Assigned { owner: Owners::U8(owner), rows: Some(rows), .. }) => {
+                OpenKind::Spread { owner, rows }
+            }
+            Kind::Assigned(_) => OpenKind::Any(self),
+        })
+    }
+
     /// Where an id lives; nothing if the id is out of range.
     ///
     /// # Errors
@@ -121,6 +146,52 @@ impl Book {
         };
         Ok(Some(Location { partition, row }))
     }
+}
+
+/// A partition book, opened for the time of many look-ups.
+#[derive(Debug, Clone, Copy)]
+pub struct OpenBook<'a>(OpenKind<'a>);
+
+#[derive(Debug, Clone, Copy)]
+enum OpenKind<'a> {
+    Range(&'a [u64]),
+    Spread { owner: &'a [u8], rows: &'a [u32] },
+    Any(&'a Book),
+}
+
+impl OpenBook<'_> {
+    /// Where an id lives; nothing where [`Book::locate`] finds nothing or an error, which it can tell.
+    #[inline]
+    pub fn locate(&self, id: u64) -> Option<Location> {
+        match self.0 {
+            OpenKind::Range(bounds) => {
+                let partition = bounds.partition_point(|&bound| bound <= id).checked_sub(1)?;
+                let row = (id - bounds[partition]) as usize;
+                (partition + 1 < bounds.len()).then_some(Location { partition: partition as u32, row })
+            }
+            OpenKind::Spread { owner, rows } => {
+                let (owner, row) = (owner.get(id as usize)?, rows.get(id as usize)?);
+                Some(Location { partition: u32::from(*owner), row: *row as usize })
+            }
+            OpenKind::Any(book) => book.locate(id).ok().flatten(),
+        }
+    }
+}
+
+/// The row of every id; none if an owner does not exist or there is no memory for it.
+fn rows(owner: &[u8], parts: u32) -> Option<Array<u32>> {
+    let mut next = vec![0; parts as usize];
+    if owner.iter().any(|&owner| u32::from(owner) >= parts) {
+        return None;
+    }
+    let rows = Region::fill(owner.len() * size_of::<u32>(), |bytes| {
+        let rows: &mut [u32] = bytemuck::cast_slice_mut(bytes);
+        for (row, &owner) in rows.iter_mut().zip(owner) {
+            *row = next[usize::from(owner)];
+            next[usize::from(owner)] += 1;
+        }
+    });
+    rows.map(Array::new)
 }
 
 impl Assigned {

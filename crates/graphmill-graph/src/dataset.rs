@@ -398,11 +398,15 @@ impl<'a> Folder<'a> {
         let shape = book::Shape::new(count, parts);
         let owner = path(BookArray::Owner(shape.wide));
         let rank = self.ids(&path(BookArray::Rank(shape.rank)), shape.rank)?;
-        Ok(if shape.wide {
+        let mut book = if shape.wide {
             Book::wide(self.array(&owner)?, rank, shape, self.path.join(&owner))
         } else {
             Book::narrow(self.array(&owner)?, rank, shape, self.path.join(&owner))
-        })
+        };
+        if self.storage == Storage::Ram {
+            book.spread();
+        }
+        Ok(book)
     }
 
     /// How rows map to ids: the start of a stretch, or a stored list.

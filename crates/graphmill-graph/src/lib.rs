@@ -31,7 +31,7 @@ mod writer;
 
 pub use adjacency::Adjacency;
 pub use array::{Array, Tensor};
-pub use book::{Book, BookBuilder, Location};
+pub use book::{Book, BookBuilder, Location, OpenBook};
 pub use checksum::Checksummer;
 pub use dataset::{Dataset, EdgeStore, OpenOptions, Partition, Storage};
 pub use dtype::DType;

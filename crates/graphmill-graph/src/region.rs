@@ -49,6 +49,17 @@ impl Region {
         Ok(Self(Some(memory)))
     }
 
+    /// Huge-page-advised memory of `len` bytes that a function fills; none if there is no memory for it.
+    pub(crate) fn fill(len: usize, fill: impl FnOnce(&mut [u8])) -> Option<Self> {
+        if len == 0 {
+            return Some(Self::default());
+        }
+        let mut memory = MmapMut::map_anon(len).ok()?;
+        let _ = memory.advise(Advice::HugePage);
+        fill(&mut memory);
+        Some(Self(Some(memory.make_read_only().ok()?)))
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         self.0.as_deref().unwrap_or_else(|| bytemuck::cast_slice(EMPTY))
     }

@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
 
 /// The bytes of a cache line.
 pub(crate) const LINE: usize = 64;
@@ -21,4 +21,35 @@ pub(crate) fn prefetch<T>(slice: &[T], index: usize) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
+}
+
+/// Begins to load a row into the second cache. More loads can be on their way there than to the first, and a row that waits
+/// for its turn does not push out what is in use.
+#[inline(always)]
+#[allow(clippy::inline_always)]
+pub(crate) fn prefetch_row(row: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (0..row.len()).step_by(LINE) {
+        // SAFETY: as in `prefetch`.
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T1>(row.as_ptr().wrapping_add(line).cast());
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = row;
+}
+
+/// Claims a row's cache lines, which will be written whole; a row past the end is harmless.
+#[inline(always)]
+#[allow(clippy::inline_always)]
+pub(crate) fn prefetch_write(slice: &[u8], start: usize, bytes: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (start..start + bytes).step_by(LINE) {
+        // SAFETY: as in `prefetch`.
+        unsafe {
+            _mm_prefetch::<_MM_HINT_ET0>(slice.as_ptr().wrapping_add(line).cast());
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (slice, start, bytes);
 }

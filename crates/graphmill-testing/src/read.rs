@@ -170,8 +170,9 @@ fn read_edge_features(dataset: &Dataset, place: usize, info: &EdgeTypeInfo) -> R
         let rows = store.feature(0).unwrap().rows();
         assert_eq!(store.id(rows), None, "edge type {} has an id past its rows", info.name);
         for row in 0..rows {
-            let location = book.locate(store.id(row).unwrap())?;
-            assert_eq!(location, Some(Location { partition, row }), "edge type {}", info.name);
+            let (id, location) = (store.id(row).unwrap(), Some(Location { partition, row }));
+            assert_eq!(book.locate(id)?, location, "edge type {}", info.name);
+            assert_eq!(book.open().locate(id), location, "edge type {}, opened", info.name);
         }
     }
     Ok(features)

@@ -73,6 +73,7 @@ fn touch_book(book: &Book) {
     for id in some(book.count() as usize) {
         black_box(book.owner(id as u64));
         let _ = black_box(book.locate(id as u64));
+        black_box(book.open().locate(id as u64));
     }
 }
 

@@ -11,7 +11,7 @@ use crate::memory::Memory;
 /// Up to so many nodes a type has a dense table: 64 MiB at most.
 const DENSE: u64 = 1 << 24;
 /// How many edges ahead a slot begins to load.
-const SLOTS_AHEAD: usize = 24;
+const SLOTS_AHEAD: usize = 48;
 /// Rows are below this.
 pub(crate) const MAX_ROWS: u64 = u32::MAX as u64 - 1;
 

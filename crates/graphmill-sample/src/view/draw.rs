@@ -92,19 +92,14 @@ impl<N: Stored> Pipeline<'_, '_, N> {
         self.scratch.chosen.clear();
         self.scratch.loading.clear();
         self.answer.counts.reserve(ids.len());
-        let mut ahead = [Location { partition: 0, row: 0 }; OFFSETS_AHEAD];
-        for (slot, &id) in ahead.iter_mut().zip(ids) {
-            *slot = self.lists.locate(id)?;
-            self.lists.prefetch_offsets(*slot);
-        }
+        let mut ahead = [Location { partition: 0, row: 0 }; 2 * OFFSETS_AHEAD];
+        self.locate(0, &mut ahead)?;
         let looks_ahead = matches!(self.take, Take::Weighted(_) | Take::WeightedReplace(_));
         for (index, &id) in ids.iter().enumerate() {
-            let location = ahead[index % OFFSETS_AHEAD];
-            if let Some(&later) = ids.get(index + OFFSETS_AHEAD) {
-                let slot = &mut ahead[index % OFFSETS_AHEAD];
-                *slot = self.lists.locate(later)?;
-                self.lists.prefetch_offsets(*slot);
+            if index % OFFSETS_AHEAD == 0 {
+                self.locate(index + OFFSETS_AHEAD, &mut ahead)?;
             }
+            let location = ahead[index % (2 * OFFSETS_AHEAD)];
             if looks_ahead {
                 self.look_ahead(index, &ahead);
             }
@@ -118,11 +113,22 @@ impl<N: Stored> Pipeline<'_, '_, N> {
         self.read()
     }
 
+    /// Finds the lists of a stretch of nodes, whose offsets begin to load. All at once: who looks them up one by one waits
+    /// for each look-up.
+    fn locate(&self, start: usize, ahead: &mut [Location; 2 * OFFSETS_AHEAD]) -> Result<()> {
+        for (index, &id) in self.need.ids.iter().enumerate().skip(start).take(OFFSETS_AHEAD) {
+            let slot = &mut ahead[index % (2 * OFFSETS_AHEAD)];
+            *slot = self.lists.locate(id)?;
+            self.lists.prefetch_offsets(*slot);
+        }
+        Ok(())
+    }
+
     /// Begins to load what decides which edges of a later node are taken by weight.
     #[inline]
-    fn look_ahead(&self, index: usize, ahead: &[Location; OFFSETS_AHEAD]) {
+    fn look_ahead(&self, index: usize, ahead: &[Location; 2 * OFFSETS_AHEAD]) {
         let Some(&later) = self.need.ids.get(index + LISTS_AHEAD) else { return };
-        let Some(list) = self.lists.find(ahead[(index + LISTS_AHEAD) % OFFSETS_AHEAD]) else { return };
+        let Some(list) = self.lists.find(ahead[(index + LISTS_AHEAD) % (2 * OFFSETS_AHEAD)]) else { return };
         let Ok(part) = self.lists.part(list.partition) else { return };
         match self.take {
             Take::Weighted(count) if list.len() <= count as usize => {

@@ -3,11 +3,15 @@
 use graphmill_graph::Tensor;
 
 use super::{Rows, View};
-use crate::cache::{LINE, prefetch};
+use crate::cache::{prefetch_row, prefetch_write};
 use crate::{Error, Result};
 
 /// How many rows ahead a row begins to load.
-const ROWS_AHEAD: usize = 8;
+const ROWS_AHEAD: usize = 64;
+/// How many rows ahead the place of a row is claimed.
+const WRITES_AHEAD: usize = 8;
+/// How many bytes of rows may be on their way, that the second cache keeps them.
+const BYTES_AHEAD: usize = 64 << 10;
 
 /// Where rows come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,8 +100,10 @@ impl Rows {
             return Ok(());
         }
         let size = into.len() / ids.len();
-        let mut rows = into.chunks_exact_mut(size);
-        self.copy(feature, ids, size, |_, row| rows.next().unwrap_or_default().copy_from_slice(row))
+        self.copy(feature, ids, size, |index, row| {
+            prefetch_write(into, (index + WRITES_AHEAD) * size, size);
+            into[index * size..][..size].copy_from_slice(row);
+        })
     }
 
     /// Hands the rows of ids to `copy`, with their indices, in order.
@@ -106,19 +112,26 @@ impl Rows {
     fn copy(&self, feature: Option<usize>, ids: &[u64], size: usize, copy: impl FnMut(usize, &[u8])) -> Result<()> {
         if self.owners.whole() {
             let tensor = self.tensor(0, feature)?;
-            copy_ahead(ids, size, |id| tensor.row(id as usize).ok_or_else(|| self.absent(id)), copy)
+            copy_ahead(ids, size, |id| tensor.row(id as usize).ok_or_else(|| self.absent(id, feature)), copy)
         } else {
+            let book = self.owners.book.open();
+            let tensors: Vec<_> =
+                (0..self.parts.len() as u32).map(|partition| self.tensor(partition, feature).ok()).collect();
             let find = |id| {
-                let location = self.owners.locate(id)?;
-                self.tensor(location.partition, feature)?.row(location.row).ok_or_else(|| self.absent(id))
+                let found = book
+                    .locate(id)
+                    .and_then(|location| tensors.get(location.partition as usize)?.as_ref()?.row(location.row));
+                found.ok_or_else(|| self.absent(id, feature))
             };
             copy_ahead(ids, size, find, copy)
         }
     }
 
+    /// Why an id has no row here.
     #[cold]
-    fn absent(&self, id: u64) -> Error {
-        self.owners.locate(id).err().unwrap_or_else(|| Error::answer(format!("there is no row for {id}")))
+    fn absent(&self, id: u64, feature: Option<usize>) -> Error {
+        let owner = self.owners.locate(id).and_then(|location| self.tensor(location.partition, feature));
+        owner.err().unwrap_or_else(|| Error::answer(format!("there is no row for {id}")))
     }
 
     fn tensor(&self, partition: u32, feature: Option<usize>) -> Result<&Tensor> {
@@ -133,7 +146,8 @@ impl Rows {
     }
 }
 
-/// Copies rows, each of which begins to load some rows before its turn.
+/// Copies rows. They are found a stretch at a time, so that what finds them stays in the nearest cache meanwhile; each
+/// begins to load some rows before its turn.
 #[inline(always)]
 #[allow(clippy::inline_always)]
 fn copy_ahead<'a>(
@@ -142,24 +156,27 @@ fn copy_ahead<'a>(
     find: impl Fn(u64) -> Result<&'a [u8]>,
     mut copy: impl FnMut(usize, &[u8]),
 ) -> Result<()> {
-    let load = |id: u64| {
-        let row = find(id)?;
-        if row.len() != size {
-            return Err(Error::answer(format!("a row has {} bytes, expected {size}", row.len())));
+    // A power of two, so that a place in the ring costs no division.
+    let ahead = 1 << (BYTES_AHEAD / size.max(1)).clamp(4, ROWS_AHEAD).ilog2();
+    let mut found: [&[u8]; 2 * ROWS_AHEAD] = [&[]; 2 * ROWS_AHEAD];
+    let place = |index: usize| index & (2 * ahead - 1) & (2 * ROWS_AHEAD - 1);
+    // The rows before the first only give the first ones time to load.
+    for step in 0..ids.len() + ahead {
+        if step % ahead == 0 {
+            for (index, &id) in ids.iter().enumerate().skip(step).take(ahead) {
+                let row = find(id)?;
+                if row.len() != size {
+                    return Err(Error::answer(format!("a row has {} bytes, expected {size}", row.len())));
+                }
+                found[place(index)] = row;
+            }
         }
-        (0..size).step_by(LINE).for_each(|line| prefetch(row, line));
-        Ok(row)
-    };
-    let mut ahead: [&[u8]; ROWS_AHEAD] = [&[]; ROWS_AHEAD];
-    for (slot, &id) in ahead.iter_mut().zip(ids) {
-        *slot = load(id)?;
-    }
-    for index in 0..ids.len() {
-        let row = ahead[index % ROWS_AHEAD];
-        if let Some(&later) = ids.get(index + ROWS_AHEAD) {
-            ahead[index % ROWS_AHEAD] = load(later)?;
+        if step < ids.len() {
+            prefetch_row(found[place(step)]);
         }
-        copy(index, row);
+        if let Some(index) = step.checked_sub(ahead) {
+            copy(index, found[place(index)]);
+        }
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ mod gather;
 mod weighted;
 mod within;
 
-use graphmill_graph::{Adjacency, Book, Dataset, Direction, IdSlice, Location, Tensor};
+use graphmill_graph::{Adjacency, Book, Dataset, Direction, IdSlice, Location, OpenBook, Tensor};
 
 use crate::cache::prefetch;
 use crate::exchange::{Answer, Ask, Id, Need};
@@ -193,6 +193,7 @@ impl Stored for u64 {
 /// The lists of an edge type as slices, for the time of one answer.
 struct OpenLists<'a, N> {
     lists: &'a Lists,
+    book: OpenBook<'a>,
     /// The only part, or none if there are several.
     whole: Option<OpenPart<'a, N>>,
     parts: Vec<Option<OpenPart<'a, N>>>,
@@ -235,11 +236,12 @@ impl<'a, N: Stored> OpenLists<'a, N> {
             cumulative: adjacency.cumulative().unwrap_or_default(),
             alias: adjacency.alias().unwrap_or_default(),
         };
+        let book = lists.owners.book.open();
         if lists.owners.whole() {
             let whole = lists.parts.first().and_then(Option::as_ref).map(open);
-            return Self { lists, whole, parts: Vec::new() };
+            return Self { lists, book, whole, parts: Vec::new() };
         }
-        Self { lists, whole: None, parts: lists.parts.iter().map(|part| part.as_ref().map(open)).collect() }
+        Self { lists, book, whole: None, parts: lists.parts.iter().map(|part| part.as_ref().map(open)).collect() }
     }
 
     /// Whether one partition has all lists.
@@ -253,7 +255,10 @@ impl<'a, N: Stored> OpenLists<'a, N> {
     fn locate(&self, id: u64) -> Result<Location> {
         match &self.whole {
             Some(_) => Ok(Location { partition: 0, row: id as usize }),
-            None => self.lists.owners.locate(id),
+            None => match self.book.locate(id) {
+                Some(location) => Ok(location),
+                None => self.lists.owners.locate(id),
+            },
         }
     }
 
