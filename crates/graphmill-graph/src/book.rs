@@ -160,6 +160,25 @@ enum OpenKind<'a> {
 }
 
 impl OpenBook<'_> {
+    /// Size of the id space.
+    pub fn count(&self) -> u64 {
+        match self.0 {
+            OpenKind::Range(bounds) => bounds.last().copied().unwrap_or(0),
+            OpenKind::Spread { owner, .. } => owner.len() as u64,
+            OpenKind::Any(book) => book.count(),
+        }
+    }
+
+    /// The partition that owns an id; nothing if the id is out of range.
+    #[inline]
+    pub fn owner(&self, id: u64) -> Option<u32> {
+        match self.0 {
+            OpenKind::Spread { owner, .. } => owner.get(id as usize).map(|&owner| u32::from(owner)),
+            OpenKind::Range(_) => self.locate(id).map(|location| location.partition),
+            OpenKind::Any(book) => book.owner(id),
+        }
+    }
+
     /// Where an id lives; nothing where [`Book::locate`] finds nothing or an error, which it can tell.
     #[inline]
     pub fn locate(&self, id: u64) -> Option<Location> {

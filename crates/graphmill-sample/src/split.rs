@@ -1,7 +1,9 @@
 //! Questions whose nodes have several owners: split into a share for each, merged in the order of the nodes, so that who
 //! answered what, and when, cannot be seen.
 
+use crate::cache::prefetch_write;
 use crate::exchange::{Answer, Ask, IdVec, Need};
+use crate::view::WRITES_AHEAD;
 use crate::{Error, Result};
 
 /// A question split by owner. Its memory is used again.
@@ -149,9 +151,13 @@ impl RowSplit {
     /// When `owner` does not know an id.
     pub fn split(&mut self, ids: &[u64], owners: usize, owner: impl Fn(u64) -> Result<usize>) -> Result<()> {
         self.shares.resize_with(owners, Default::default);
+        // About what each gets, if none owns much more than the others.
+        let ids_each = ids.len() / owners.max(1) + ids.len() / 8;
         for (ids, places) in &mut self.shares {
             ids.clear();
             places.clear();
+            ids.reserve(ids_each);
+            places.reserve(ids_each);
         }
         for (place, &id) in ids.iter().enumerate() {
             let (ids, places) = &mut self.shares[owner(id)?];
@@ -173,7 +179,10 @@ impl RowSplit {
         if row_bytes == 0 {
             return Ok(());
         }
-        for (&place, row) in places.iter().zip(rows.chunks_exact(row_bytes)) {
+        for (index, (&place, row)) in places.iter().zip(rows.chunks_exact(row_bytes)).enumerate() {
+            if let Some(&place) = places.get(index + WRITES_AHEAD) {
+                prefetch_write(into, place as usize * row_bytes, row_bytes);
+            }
             into[place as usize * row_bytes..][..row_bytes].copy_from_slice(row);
         }
         Ok(())

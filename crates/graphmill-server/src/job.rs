@@ -210,7 +210,7 @@ impl Job {
             let mut local: Vec<LocalRows> = Vec::new();
             for (rows, tensor) in gathers.into_iter().filter(|(rows, _)| !rows.ids.is_empty()) {
                 let mut split = RowSplit::default();
-                let book = core.cluster.book(rows.source)?;
+                let book = core.cluster.book(rows.source)?.open();
                 split
                     .split(rows.ids, core.owner_count(), |id| owners.of(book, id))
                     .map_err(|error| core.cluster.explain(error))?;
@@ -318,7 +318,7 @@ fn ask_owners(
         if splits.len() == place {
             splits.push(Split::default());
         }
-        let book = cluster.dataset.node_book(cluster.list_type(need.edge_type, need.direction)?);
+        let book = cluster.dataset.node_book(cluster.list_type(need.edge_type, need.direction)?).open();
         splits[place].split(&need, count, |id| owners.of(book, id)).map_err(|error| cluster.explain(error))?;
         questions += 1;
         for (owner, share) in splits[place].shares().iter().enumerate().skip(1) {

@@ -9,7 +9,7 @@ use crate::{Error, Result};
 /// How many rows ahead a row begins to load.
 const ROWS_AHEAD: usize = 64;
 /// How many rows ahead the place of a row is claimed.
-const WRITES_AHEAD: usize = 8;
+pub(crate) const WRITES_AHEAD: usize = 8;
 /// How many bytes of rows may be on their way, that the second cache keeps them.
 const BYTES_AHEAD: usize = 64 << 10;
 
@@ -70,6 +70,9 @@ impl View {
             return Err(Error::answer("rows have no place to go"));
         }
         rows.copy(feature, gather.ids, size, |index, row| {
+            if let Some(&place) = places.get(index + WRITES_AHEAD) {
+                prefetch_write(into, place as usize * size, size);
+            }
             into[places[index] as usize * size..][..size].copy_from_slice(row);
         })
     }

@@ -141,7 +141,7 @@ impl Cluster {
         let owners = self.owners();
         let list_type = self.list_type(need.edge_type, need.direction)?;
         let mut split = Split::default();
-        let book = self.dataset.node_book(list_type);
+        let book = self.dataset.node_book(list_type).open();
         split.split(need, self.peers.len() + 1, |id| owners.of(book, id)).map_err(|error| self.explain(error))?;
         let mut replies = Vec::new();
         for (owner, share) in split.shares().iter().enumerate().skip(1).filter(|(_, share)| !share.ids.is_empty()) {
@@ -168,7 +168,7 @@ impl Cluster {
     pub(crate) async fn rows(&self, source: Source, ids: &[u64]) -> Result<Vec<u8>, Refusal> {
         let owners = self.owners();
         let mut split = RowSplit::default();
-        let book = self.book(source)?;
+        let book = self.book(source)?.open();
         split.split(ids, self.peers.len() + 1, |id| owners.of(book, id)).map_err(|error| self.explain(error))?;
         let mut replies = Vec::new();
         for (owner, (ids, places)) in split.shares.iter().enumerate().skip(1).filter(|(_, (ids, _))| !ids.is_empty()) {

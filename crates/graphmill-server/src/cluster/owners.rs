@@ -1,6 +1,6 @@
 //! Who has which partition: this server, or a peer.
 
-use graphmill_graph::{Book, Dataset};
+use graphmill_graph::{Dataset, OpenBook};
 use graphmill_sample::{Error, Result};
 
 /// A table from partitions to owners. Owner 0 is this server, owner `i + 1` its i-th peer.
@@ -28,7 +28,8 @@ impl Owners {
     ///
     /// # Errors
     /// When the id is out of range, or its partition has no owner.
-    pub(crate) fn of(&self, book: &Book, id: u64) -> Result<usize> {
+    #[inline]
+    pub(crate) fn of(&self, book: OpenBook<'_>, id: u64) -> Result<usize> {
         let Some(partition) = book.owner(id) else {
             let reason = format!("id {id} is out of range, there are {}", book.count());
             return Err(Error::Answer { reason });
@@ -40,6 +41,7 @@ impl Owners {
     ///
     /// # Errors
     /// When it has none.
+    #[inline]
     pub(crate) fn of_partition(&self, partition: u32) -> Result<usize> {
         self.0.get(partition as usize).copied().flatten().ok_or(Error::Unowned { partition })
     }

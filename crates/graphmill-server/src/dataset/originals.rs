@@ -44,7 +44,9 @@ async fn originals_of(cluster: &Cluster, node_type: usize, ids: &[u64]) -> Resul
     }
     let (owners, book) = (cluster.owners(), cluster.dataset.node_book(node_type));
     let mut split = RowSplit::default();
-    split.split(ids, cluster.peers().len() + 1, |id| owners.of(book, id)).map_err(|error| cluster.explain(error))?;
+    split
+        .split(ids, cluster.peers().len() + 1, |id| owners.of(book.open(), id))
+        .map_err(|error| cluster.explain(error))?;
     let shares = split.shares.iter().enumerate().filter(|(_, (ids, _))| !ids.is_empty());
     let asked = shares.map(async |(owner, (ids, places))| {
         let node_type = check::node_type_name(&cluster.dataset, node_type);
