@@ -7,7 +7,10 @@ use prost::Message;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=proto");
-    let files = protox::compile(["graphmill/v1/control.proto", "graphmill/v1/data.proto"], ["proto"])?;
+    let files = protox::compile(
+        ["graphmill/v1/control.proto", "graphmill/v1/data.proto", "graphmill/v1/rendezvous.proto"],
+        ["proto"],
+    )?;
     // Reflection serves the descriptions as they are.
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     std::fs::write(out.join("graphmill.v1.bin"), files.encode_to_vec())?;

@@ -1,0 +1,14 @@
+//! Elastic rendezvous (`docs/rendezvous.md`): who takes part in a run, with which rank, in which round.
+//!
+//! [`Run`] is the whole of it as a machine without clock, threads or network: members say what they want, and it tells them
+//! what came of it.
+
+pub mod join;
+mod machine;
+mod node;
+mod settings;
+pub mod state;
+
+pub use machine::{Effect, Event, Outcome, Run};
+pub use node::Node;
+pub use settings::{InvalidSettings, Settings, check_run};
