@@ -3,12 +3,21 @@
 //! [`Run`] is the whole of it as a machine without clock, threads or network: members say what they want, and it tells them
 //! what came of it.
 
+pub mod client;
+mod coordinator;
 pub mod join;
+pub mod keeper;
 mod machine;
 mod node;
+pub mod records;
+pub mod service;
 mod settings;
 pub mod state;
+mod task;
+pub mod values;
 
+pub use coordinator::{Coordinator, Keeping, Refused};
 pub use machine::{Effect, Event, Outcome, Run};
 pub use node::Node;
 pub use settings::{InvalidSettings, Settings, check_run};
+pub use task::{Operation, Status, Stored};

@@ -20,6 +20,8 @@ const TICK: Duration = Duration::from_nanos(1);
 pub enum Event {
     /// A member leaves the round it is in, if any, and wants to take part in one, within a time.
     Join(Arc<Node>, Duration),
+    /// The same, said again because the answer was lost: the round is not left.
+    JoinAgain(Arc<Node>, Duration),
     /// A member that wanted to join does not wait for an answer any more; where it stands does not change.
     Abandon(Arc<Node>),
     /// A member leaves for good.
@@ -72,6 +74,10 @@ pub struct Run {
     joining: BTreeMap<Arc<Node>, (Time, Duration)>,
     /// The same by time.
     deadlines: BTreeSet<(Time, Arc<Node>)>,
+    /// Who got a rank in the last complete round.
+    ranked: Vec<Arc<Node>>,
+    /// Members of whom something has changed.
+    touched: BTreeSet<Arc<Node>>,
 }
 
 impl Run {
@@ -89,7 +95,8 @@ impl Run {
         if state.last_call.is_some() {
             state.last_call = Some(now + settings.last_call);
         }
-        Self { settings, state, joining: BTreeMap::new(), deadlines: BTreeSet::new() }
+        let ranked = state.former.keys().cloned().collect();
+        Self { settings, state, ranked, joining: BTreeMap::new(), deadlines: BTreeSet::new(), touched: BTreeSet::new() }
     }
 
     /// How its rounds are formed.
@@ -100,6 +107,16 @@ impl Run {
     /// Where it stands.
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// The members of whom something has changed since this was asked last.
+    pub fn take_touched(&mut self) -> BTreeSet<Arc<Node>> {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// Whether anybody wants to join.
+    pub fn is_awaited(&self) -> bool {
+        !self.joining.is_empty()
     }
 
     /// When time alone changes something, at the earliest.
@@ -119,9 +136,11 @@ impl Run {
                 if self.state.participants.contains_key(&node) {
                     self.change(Action::Withdraw, &node, now, &mut effects);
                 }
-                self.stop_joining(&node);
-                self.joining.insert(Arc::clone(&node), (now + within, within));
-                self.deadlines.insert((now + within, Arc::clone(&node)));
+                self.start_joining(&node, within, now);
+                self.pursue(&node, now, &mut effects);
+            }
+            Event::JoinAgain(node, within) => {
+                self.start_joining(&node, within, now);
                 self.pursue(&node, now, &mut effects);
             }
             Event::Abandon(node) => {
@@ -130,6 +149,7 @@ impl Run {
             Event::Leave(node) => {
                 self.stop_joining(&node);
                 if self.state.remove(&node, &self.settings) {
+                    self.touched.insert(node);
                     effects.changed = true;
                     effects.for_all = true;
                 }
@@ -164,6 +184,7 @@ impl Run {
             if self.stop_joining(&node) {
                 effects.answer(&node, Outcome::Lost);
             }
+            self.touched.insert(node);
         }
     }
 
@@ -196,9 +217,7 @@ impl Run {
                 }
                 Next::Act(Action::StopBeingRedundant) => {
                     self.change(Action::StopBeingRedundant, node, now, effects);
-                    self.stop_joining(node);
-                    self.joining.insert(Arc::clone(node), (now + within, within));
-                    self.deadlines.insert((now + within, Arc::clone(node)));
+                    self.start_joining(node, within, now);
                     return self.pursue(node, now, effects);
                 }
                 Next::Act(action) => self.change(action, node, now, effects),
@@ -219,10 +238,23 @@ impl Run {
     fn change(&mut self, action: Action, node: &Arc<Node>, now: Time, effects: &mut Effects) {
         let before = (self.state.complete, self.state.round);
         self.state.apply(action, node, &self.settings, now);
+        if self.state.complete && !before.0 {
+            // Everyone has a rank now, and whoever had one may not have it any more.
+            let ranked: Vec<_> = self.state.participants.keys().cloned().collect();
+            self.touched.extend(std::mem::replace(&mut self.ranked, ranked.clone()));
+            self.touched.extend(ranked);
+        }
+        self.touched.insert(Arc::clone(node));
         effects.changed = true;
         // Who only comes in or waits changes nothing for the others.
         let quiet = matches!(action, Action::TakePart | Action::Wait | Action::BeRedundant | Action::StopWaiting);
         effects.for_all |= !quiet || before != (self.state.complete, self.state.round);
+    }
+
+    fn start_joining(&mut self, node: &Arc<Node>, within: Duration, now: Time) {
+        self.stop_joining(node);
+        self.joining.insert(Arc::clone(node), (now + within, within));
+        self.deadlines.insert((now + within, Arc::clone(node)));
     }
 
     fn stop_joining(&mut self, node: &Arc<Node>) -> bool {

@@ -151,6 +151,16 @@ impl State {
         self.participants.keys().chain(&self.waiting).chain(&self.redundant)
     }
 
+    /// How many members there are.
+    pub fn len(&self) -> usize {
+        self.participants.len() + self.waiting.len() + self.redundant.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Notes that a member is alive.
     pub fn hear(&mut self, node: &Arc<Node>, now: Time) {
         if let Some(before) = self.heard.insert(Arc::clone(node), now) {

@@ -1,0 +1,183 @@
+//! The coordinator in its own process: many members, restarts, values.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use graphmill_rendezvous::{Coordinator, Keeping, Node, Operation, Outcome, Refused, Settings};
+
+const WITHIN: Duration = Duration::from_secs(30);
+
+fn node(counter: u32) -> Node {
+    Node::new("host", 1, counter)
+}
+
+fn memory() -> Arc<Coordinator> {
+    Coordinator::new(Keeping::Memory).unwrap()
+}
+
+/// Joins as many at once, and gives their outcomes in order.
+async fn join_all(
+    coordinator: &Arc<Coordinator>,
+    members: std::ops::Range<u32>,
+    settings: &Settings,
+    again: bool,
+) -> Vec<Outcome> {
+    let mut joins = tokio::task::JoinSet::new();
+    for counter in members {
+        let (coordinator, settings) = (Arc::clone(coordinator), settings.clone());
+        joins.spawn(async move {
+            (counter, coordinator.join("run", node(counter), settings, WITHIN, again).await.unwrap())
+        });
+    }
+    let mut outcomes = joins.join_all().await;
+    outcomes.sort_by_key(|(counter, _)| *counter);
+    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+#[tokio::test]
+async fn a_hundred_members_get_a_hundred_ranks() {
+    let coordinator = memory();
+    let outcomes = join_all(&coordinator, 0..100, &Settings::new(100, 100), false).await;
+    let expected: Vec<_> = (0..100).map(|rank| Outcome::Joined { round: 0, rank, world_size: 100 }).collect();
+    assert_eq!(outcomes, expected);
+    assert!(coordinator.keep_alive("run", node(7)).await.unwrap());
+    assert!(!coordinator.keep_alive("run", node(700)).await.unwrap(), "nobody knows it");
+    assert_eq!(coordinator.runs(), ["run"]);
+}
+
+#[tokio::test]
+async fn a_restarted_coordinator_gives_the_same_answer_to_who_asks_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let keeping = Keeping::Folder(folder.path().join("state"));
+    let settings = Settings { last_call: Duration::from_millis(50), ..Settings::new(3, 4) };
+    let first = Coordinator::new(keeping.clone()).unwrap();
+    let before = join_all(&first, 0..3, &settings, false).await;
+    first.store("run", 0, Operation::Set(vec![("port".to_owned(), b"29500".to_vec())])).await.unwrap();
+    drop(first);
+    // Its task ends when it sees that nobody is left to ask it.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+
+    let second = Coordinator::new(keeping).unwrap();
+    assert!(second.keep_alive("run", node(1)).await.unwrap(), "members are where they were");
+    assert_eq!(join_all(&second, 0..3, &settings, true).await, before, "with the same ranks");
+    let stored = second.store("run", 0, Operation::Get(vec!["port".to_owned()], WITHIN)).await.unwrap();
+    assert_eq!(stored.values, [b"29500".to_vec()]);
+    second.close("run").await.unwrap();
+    assert_eq!(second.join("run", node(9), settings, WITHIN, false).await.unwrap(), Outcome::Closed);
+}
+
+#[tokio::test]
+async fn who_hangs_up_is_not_waited_for_and_may_ask_again() {
+    let coordinator = memory();
+    let settings = Settings::new(2, 2);
+    let hangs_up = coordinator.join("run", node(0), settings.clone(), WITHIN, false);
+    assert!(tokio::time::timeout(Duration::from_millis(50), hangs_up).await.is_err());
+    let outcomes = tokio::join!(
+        coordinator.join("run", node(0), settings.clone(), WITHIN, true),
+        coordinator.join("run", node(1), settings.clone(), WITHIN, false),
+    );
+    assert_eq!(outcomes.0.unwrap(), Outcome::Joined { round: 0, rank: 0, world_size: 2 });
+    assert_eq!(outcomes.1.unwrap(), Outcome::Joined { round: 0, rank: 1, world_size: 2 });
+}
+
+#[tokio::test]
+async fn a_death_is_an_event_that_frees_a_place_at_once() {
+    let coordinator = memory();
+    let settings = Settings { keep_alive: Duration::from_millis(100), missed: 3, ..Settings::new(2, 2) };
+    let alive = {
+        let coordinator = Arc::clone(&coordinator);
+        tokio::spawn(async move {
+            loop {
+                for counter in [1, 2] {
+                    let _ = coordinator.keep_alive("run", node(counter)).await;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        })
+    };
+    join_all(&coordinator, 0..2, &settings, false).await;
+    let spare = tokio::spawn({
+        let (coordinator, settings) = (Arc::clone(&coordinator), settings.clone());
+        async move { coordinator.join("run", node(2), settings, WITHIN, false).await.unwrap() }
+    });
+    // Node 0 says nothing any more; node 1 is told by what it watches, and comes again.
+    let mut changes = coordinator.changes("run").await.unwrap();
+    loop {
+        changes.changed().await.unwrap();
+        if coordinator.status("run").await.unwrap().state.participants.len() == 1 {
+            break;
+        }
+    }
+    let again = coordinator.join("run", node(1), settings, WITHIN, false).await.unwrap();
+    assert_eq!(again, Outcome::Joined { round: 1, rank: 1, world_size: 2 });
+    assert_eq!(spare.await.unwrap(), Outcome::Joined { round: 1, rank: 0, world_size: 2 });
+    alive.abort();
+}
+
+#[tokio::test]
+async fn whoever_brings_other_settings_is_told_the_difference() {
+    let coordinator = memory();
+    let first = coordinator.join("run", node(0), Settings::new(2, 4), WITHIN, false);
+    assert!(tokio::time::timeout(Duration::from_millis(20), first).await.is_err(), "one is too few");
+    let refused = coordinator.join("run", node(1), Settings::new(2, 8), WITHIN, false).await.unwrap_err().to_string();
+    assert_eq!(refused, "run `run` has other settings: the most participants are 4 there, 8 here");
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused_and_harms_nobody() {
+    let coordinator = memory();
+    let settings = Settings::new(1, 1);
+    let refused = |outcome: Result<Outcome, Refused>| outcome.unwrap_err().to_string();
+    assert!(refused(coordinator.join("", node(0), settings.clone(), WITHIN, false).await).contains("name"));
+    assert!(refused(coordinator.join("run", node(0), Settings::new(3, 2), WITHIN, false).await).contains("fewer"));
+    assert!(refused(coordinator.join("run", node(0), settings.clone(), Duration::ZERO, false).await).contains("1 ms"));
+    let nobody = Node::new("x".repeat(300), 1, 1);
+    assert!(refused(coordinator.join("run", nobody, settings.clone(), WITHIN, false).await).contains("256 bytes"));
+    assert!(matches!(coordinator.status("other").await, Err(Refused::Unknown(_))));
+    assert_eq!(
+        coordinator.join("run", node(0), settings, WITHIN, false).await.unwrap(),
+        Outcome::Joined { round: 0, rank: 0, world_size: 1 }
+    );
+}
+
+#[tokio::test]
+async fn a_value_reaches_everyone_who_waits_for_it() {
+    let coordinator = memory();
+    coordinator.join("run", node(0), Settings::new(1, 1), WITHIN, false).await.unwrap();
+    let get = |keys: &[&str], within| {
+        let keys = keys.iter().map(|key| (*key).to_owned()).collect();
+        let coordinator = Arc::clone(&coordinator);
+        async move { coordinator.store("run", 0, Operation::Get(keys, within)).await }
+    };
+    let (both, one) = (tokio::spawn(get(&["a", "b"], WITHIN)), tokio::spawn(get(&["a"], WITHIN)));
+    let late = get(&["a", "never"], Duration::from_millis(50)).await.unwrap_err();
+    assert_eq!(late.to_string(), "`a`, `never` did not come within the time");
+    let set = |key: &str, value: &[u8]| Operation::Set(vec![(key.to_owned(), value.to_vec())]);
+    coordinator.store("run", 0, set("a", b"1")).await.unwrap();
+    assert_eq!(one.await.unwrap().unwrap().values, [b"1".to_vec()]);
+    coordinator.store("run", 0, set("b", b"2")).await.unwrap();
+    assert_eq!(both.await.unwrap().unwrap().values, [b"1".to_vec(), b"2".to_vec()]);
+
+    let keys = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
+    assert!(coordinator.store("run", 0, Operation::Check(keys(&["a", "b"]))).await.unwrap().yes);
+    assert!(!coordinator.store("run", 0, Operation::Check(keys(&["a", "c"]))).await.unwrap().yes);
+    assert_eq!(coordinator.store("run", 0, Operation::Add("n".to_owned(), 3)).await.unwrap().number, 3);
+    assert_eq!(coordinator.store("run", 0, Operation::Count(String::new())).await.unwrap().number, 3);
+    assert_eq!(coordinator.store("run", 0, Operation::Delete(keys(&["a", "x"]))).await.unwrap().number, 1);
+    assert!(matches!(coordinator.store("run", 5, set("a", b"1")).await, Err(Refused::Invalid(_))), "no such round yet");
+}
+
+#[tokio::test]
+async fn values_are_forgotten_after_the_next_round() {
+    let coordinator = memory();
+    let settings = Settings::new(1, 1);
+    let set = Operation::Set(vec![("a".to_owned(), b"1".to_vec())]);
+    coordinator.join("run", node(0), settings.clone(), WITHIN, false).await.unwrap();
+    coordinator.store("run", 0, set).await.unwrap();
+    for round in 1..3 {
+        let outcome = coordinator.join("run", node(0), settings.clone(), WITHIN, false).await.unwrap();
+        assert_eq!(outcome, Outcome::Joined { round, rank: 0, world_size: 1 });
+        let found = coordinator.store("run", 0, Operation::Check(vec!["a".to_owned()])).await;
+        assert_eq!(found.is_ok_and(|found| found.yes), round == 1, "round {round}");
+    }
+}
