@@ -1,5 +1,6 @@
 """Arrays of all kinds into numpy."""
 
+import importlib
 import importlib.util
 import sys
 from typing import Any

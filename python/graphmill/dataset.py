@@ -4,13 +4,12 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from graphmill import _graphmill
-from graphmill._convert import to_ids, to_numpy
+from graphmill._convert import need, to_ids, to_numpy
 
 EdgeType = tuple[str, str, str]
 
@@ -316,6 +315,29 @@ class Dataset:
         """The partition that owns each node."""
         self._node(type)
         return self._native.partition_ids(type, to_ids(ids))
+
+    def pyg_stores(self) -> tuple[Any, Any]:
+        """A ``FeatureStore`` and a ``GraphStore`` for torch_geometric's own loaders."""
+        need("torch_geometric", "pyg_stores")
+        from graphmill import pyg
+
+        return pyg.FeatureStore(self), pyg.GraphStore(self)
+
+    def pyg_sampler(
+        self, num_neighbors: Any, *, replace: bool = False, weight_attr: str | None = None, direction: str | None = None
+    ) -> Any:
+        """A ``BaseSampler`` for torch_geometric's ``NodeLoader`` and ``LinkLoader``.
+
+        Args:
+            num_neighbors: Neighbours per node in each hop, -1 for all; or a dict of such lists by edge type.
+            replace: An edge may be drawn twice.
+            weight_attr: Any name: edges are drawn by the dataset's weights.
+            direction: ``"in"`` or ``"out"``; the dataset's own unless told otherwise.
+        """
+        need("torch_geometric", "pyg_sampler")
+        from graphmill import pyg
+
+        return pyg.Sampler(self, num_neighbors, replace=replace, weight_attr=weight_attr, direction=direction)
 
 
 def _features(one: dict[str, Any]) -> dict[str, FeatureInfo]:
