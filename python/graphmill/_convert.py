@@ -10,7 +10,7 @@ import numpy as np
 
 def installed(name: str) -> bool:
     """Whether a package can be imported; it is not imported."""
-    return name in sys.modules or importlib.util.find_spec(name) is not None
+    return sys.modules[name] is not None if name in sys.modules else importlib.util.find_spec(name) is not None
 
 
 def need(name: str, what: str) -> Any:

@@ -169,7 +169,7 @@ pub(crate) fn ids(array: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     let ids = words(array)?;
     match ids.iter().find(|&&id| id < 0) {
         Some(id) => Err(PyValueError::new_err(format!("{id} is not an id; ids count from 0"))),
-        None => Ok(bytemuck::cast_vec(ids)),
+        None => Ok(ids.into_iter().map(i64::cast_unsigned).collect()),
     }
 }
 

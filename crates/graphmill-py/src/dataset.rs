@@ -100,7 +100,7 @@ impl Dataset {
     ) -> PyResult<Bound<'py, PyAny>> {
         let split = split.map(str::parse::<Split>).transpose().map_err(Error::from)?;
         let ids = self.ask(py, move |store| store.node_ids(node_type.as_deref(), split, rank, world_size))?;
-        array(py, bytemuck::cast_vec(ids))
+        array(py, signed(ids))
     }
 
     fn node_features<'py>(
@@ -141,7 +141,7 @@ impl Dataset {
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let edge_type = edge_type.map(EdgeTypeName::from);
         let (sources, targets) = self.ask(py, move |store| store.edge_index(edge_type.as_ref()))?;
-        Ok((array(py, bytemuck::cast_vec(sources))?, array(py, bytemuck::cast_vec(targets))?))
+        Ok((array(py, signed(sources))?, array(py, signed(targets))?))
     }
 
     /// Numbers, or strings.
@@ -285,4 +285,9 @@ fn original(key: &Bound<'_, PyAny>) -> PyResult<Original> {
         Ok(number) => Ok(Original::Int(number.extract()?)),
         Err(_) => Err(PyValueError::new_err(format!("{key} is neither a number nor a string"))),
     }
+}
+
+/// Ids as Python's arrays have them; the same memory.
+fn signed(ids: Vec<u64>) -> Vec<i64> {
+    ids.into_iter().map(u64::cast_signed).collect()
 }
