@@ -171,7 +171,7 @@ def test_ctrl_c_ends_every_wait_at_once(binary, path):
         script = """
 import graphmill, os, signal, sys
 data = graphmill.connect(sys.argv[1], timeout=60)
-loader = graphmill.NeighborLoader(data, [4, 3], "train", batch_size=16)
+loader = graphmill.NeighborLoader(data, [4, 3], "train", batch_size=16, output="numpy")
 iterator = iter(loader)
 next(iterator)
 os.kill(int(sys.argv[2]), signal.SIGSTOP)
