@@ -76,10 +76,26 @@ def test_several_types(tmp_path):
         graphmill.AnchorLinkLoader(data, [2], "paper", positive=LIKES)
 
 
-def test_walked_outward_messages_still_flow_to_the_seeds(tmp_path):
-    data = packages.heterogeneous(tmp_path / "h")
-    with pytest.raises(ValueError, match="no `out` lists"):
-        graphmill.NeighborLoader(data, [2], "author", direction="out")
+def test_walked_outward_messages_still_flow_to_the_seeds(workshop):
+    (workshop.path / "writes.csv").write_text("src,dst\n0,0\n0,1\n1,1\n2,0\n")
+    workshop.ingest('layout = "both"\n[[edges]]\ntype = "author:writes:paper"\nfiles = "writes.csv"\n')
+    data = graphmill.open(workshop.path / "out")
+    (batch,) = graphmill.NeighborLoader(data, [-1], ("author", [0, 1]), batch_size=2, direction="out", output="torch")
+    (edge_type,) = batch.edge_types
+    assert edge_type == ("paper", "rev_writes", "author")
+    papers, authors = batch[edge_type].edge_index
+    pairs = zip(batch["author"].n_id[authors].tolist(), batch["paper"].n_id[papers].tolist(), strict=True)
+    assert sorted(pairs) == [(0, 0), (0, 1), (1, 1)]
+    (batch,) = graphmill.NeighborLoader(data, [-1], ("paper", [0]), batch_size=1, output="torch")
+    assert batch.edge_types == [("author", "writes", "paper")]
+
+
+def test_original_ids_of_strings(workshop):
+    (workshop.path / "knows.csv").write_text("src,dst\nbob,alice\ncarol,bob\n")
+    workshop.ingest('[[nodes]]\nid_type = "string"\n[[edges]]\nfiles = "knows.csv"\n')
+    data = graphmill.open(workshop.path / "out")
+    assert data.original_ids([2, 0]).tolist() == ["carol", "alice"]
+    assert data.lookup(["bob", "dave"]).tolist() == [1, -1] and data.lookup([7]).tolist() == [-1]
 
 
 @pytest.mark.parametrize(

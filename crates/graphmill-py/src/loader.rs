@@ -21,7 +21,8 @@ use crate::wait::SLICE;
 /// Epochs of batches.
 #[pyclass(frozen, module = "graphmill._graphmill")]
 pub(crate) struct Loader {
-    loader: Owned<Client>,
+    client: Owned<Arc<Client>>,
+    store: Owned<Arc<Store>>,
     handing: Arc<Handing>,
 }
 
@@ -56,15 +57,22 @@ impl Loader {
         };
         let loader = ask(py, store, move |store| store.loader(config, seeds, options))?;
         let handing = Arc::new(Handing::new(py, loader.plan(), tensors, positions)?);
-        Ok(Self { loader: Owned::new(loader), handing })
+        Ok(Self { client: Owned::new(Arc::new(loader)), store: Owned::new(Arc::clone(store)), handing })
     }
 
-    fn client(&self) -> PyResult<&Client> {
-        self.loader.get("this loader")
+    fn client(&self) -> PyResult<&Arc<Client>> {
+        self.client.get("this loader")
     }
 
-    fn batches(&self, epoch: Epoch) -> Batches {
-        Batches { epoch: Owned::new(Mutex::new(epoch)), handing: Arc::clone(&self.handing) }
+    /// Begins an epoch; servers that have no channel for it are waited for.
+    fn batches(
+        &self,
+        py: Python<'_>,
+        begin: impl FnOnce(&Client) -> graphmill_client::Result<Epoch> + Send + 'static,
+    ) -> PyResult<Batches> {
+        let client = Arc::clone(self.client()?);
+        let epoch = ask(py, self.store.get("this loader")?, move |_| Ok(begin(&client)?))?;
+        Ok(Batches { epoch: Owned::new(Mutex::new(epoch)), handing: Arc::clone(&self.handing) })
     }
 }
 
@@ -76,16 +84,14 @@ impl Loader {
 
     /// The batches of an epoch.
     fn epoch(&self, py: Python<'_>, epoch: u64) -> PyResult<Batches> {
-        let client = self.client()?;
-        Ok(self.batches(py.detach(|| client.epoch(epoch))))
+        self.batches(py, move |client| Ok(client.epoch(epoch)))
     }
 
     /// The batches that a state has not seen.
     fn resume(&self, py: Python<'_>, state: &str) -> PyResult<Batches> {
         let state: State = serde_json::from_str(state)
             .map_err(|error| PyValueError::new_err(format!("this is not the state of a loader: {error}")))?;
-        let client = self.client()?;
-        Ok(self.batches(py.detach(|| client.resume(&state)).map_err(Error::from)?))
+        self.batches(py, move |client| client.resume(&state))
     }
 
     /// The state before an epoch's first batch, as JSON.
