@@ -26,11 +26,17 @@ demo: ## build, then generate, partition, inspect, sample and serve a small grap
 test: $(VENV_READY) ## run all tests, Rust and Python
 	@mkdir -p $(TARGET); failed=0; \
 	$(CARGO) test --workspace --no-fail-fast 2>&1 | tee $(TARGET)/test-rust.log || failed=1; \
-	$(CARGO) build -p graphmill || exit 1; \
+	$(MAKE) --no-print-directory develop || exit 1; \
 	GRAPHMILL=$${GRAPHMILL:-$(abspath $(TARGET))/debug/graphmill} \
 		$(VENV)/bin/python -m pytest tests/python -q -ra 2>&1 | tee $(TARGET)/test-python.log || failed=1; \
 	$(VENV)/bin/python tests/python/summary.py $(TARGET)/test-rust.log $(TARGET)/test-python.log || failed=1; \
 	exit $$failed
+
+.PHONY: develop
+develop: $(VENV_READY) ## build everything, and the Python package into the tests' environment
+	$(CARGO) build --workspace
+	install -m 755 $(TARGET)/debug/lib_graphmill.so python/graphmill/_graphmill.abi3.so
+	echo $(abspath python) > $$($(VENV)/bin/python -c 'import site; print(site.getsitepackages()[0])')/graphmill.pth
 
 .PHONY: lint
 lint: ## check formatting and lints
@@ -81,11 +87,12 @@ fuzz: cargo-fuzz ## fuzz the readers, FUZZ_SECONDS for each target
 .PHONY: clean
 clean: ## remove everything that was built
 	$(CARGO) clean
-	rm -rf $(VENV) fuzz/target
+	rm -rf $(VENV) fuzz/target python/graphmill/*.so
 
 $(VENV_READY): tests/python/requirements.txt
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r $<
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check $$(grep ^uv== $<)
+	$(VENV)/bin/uv pip install --quiet --python $(VENV)/bin/python -r $<
 	touch $@
 
 .PHONY: cargo-deny cargo-fuzz

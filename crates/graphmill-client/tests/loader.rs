@@ -1,5 +1,7 @@
 //! Loaders: the same batches on any number of threads, each once, and none lost when one stops and another goes on.
 
+use std::time::Duration;
+
 use graphmill_client::{Batches, Error, Loader, Options, SeedList, State};
 use graphmill_graph::random::Stream;
 use graphmill_graph::{Dataset, Direction, EdgeRole, EdgeTypeName, OpenOptions, Storage};
@@ -243,6 +245,24 @@ fn leaving_early_and_two_loops_side_by_side_do_no_harm() {
 }
 
 #[test]
+fn who_asks_whether_a_batch_is_ready_gets_the_same_ones() {
+    let expected: Vec<_> = loader(options(0)).epoch(2).map(|batch| batch.unwrap().bytes().to_vec()).collect();
+    for (threads, ordered) in [(0, true), (1, true), (3, true), (1, false)] {
+        let loader = loader(Options { ordered, ..options(threads) });
+        let mut batches = loader.epoch(2);
+        let mut found = Vec::new();
+        loop {
+            while !batches.ready(Duration::from_micros(50)) {}
+            let Some(batch) = batches.next() else { break };
+            found.push(batch.unwrap().bytes().to_vec());
+        }
+        assert!(found == expected, "{threads} threads, ordered: {ordered}");
+        assert!(batches.ready(Duration::ZERO), "the end is not waited for");
+        assert_eq!(loader.state(3), loader.epoch(3).state());
+    }
+}
+
+#[test]
 fn batches_outlive_their_loader_and_keep_their_bytes() {
     let loader = loader(Options { prefetch: 1, ..options(2) });
     let held: Vec<Batch> = loader.epoch(0).map(|batch| batch.unwrap()).collect();
@@ -258,7 +278,7 @@ fn workers_sample_no_further_ahead_than_they_may() {
     let loader = loader(Options { prefetch: 2, ..options(2) });
     let mut batches = loader.epoch(0);
     drop(batches.next());
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    std::thread::sleep(Duration::from_millis(200));
     drop(batches);
     // Two being sampled, two waiting, one taken: no more buffers than that were ever needed.
     let report = loader.report();

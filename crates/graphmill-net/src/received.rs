@@ -109,7 +109,7 @@ impl HeldSlot {
         self.slot.as_ref().and_then(|slot| slot.bytes().get(..self.bytes)).unwrap_or_default()
     }
 
-    /// Its bytes, to be edited: nobody else sees it.
+    /// Its bytes, to be edited: nobody else sees it. Whether they are is found out when it goes back.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.edited = true;
         let bytes = self.bytes;
@@ -126,7 +126,8 @@ impl Drop for HeldSlot {
         }
         // What was edited is a private copy, which would hide what the server writes next.
         let forked = self.forks != FORKS.load(Ordering::SeqCst);
-        let clean = !forked && (!self.edited || slot.drop_private_pages(self.bytes).is_ok());
+        let edited = self.edited && slot.has_private_pages(self.bytes);
+        let clean = !forked && (!edited || slot.drop_private_pages(self.bytes).is_ok());
         let mut mapped = lock(&self.slots.mapped);
         mapped.held -= 1;
         mapped.held_bytes -= self.bytes;

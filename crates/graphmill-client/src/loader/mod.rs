@@ -6,6 +6,7 @@ mod state;
 mod workers;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use graphmill_graph::Dataset;
 use graphmill_sample::{Batch, Config, Cutting, Plan, SeedList, Times, law};
@@ -204,6 +205,11 @@ impl Loader {
         Ok(self.batches(state.epoch, start, 0, &[]))
     }
 
+    /// The state before the first batch of an epoch.
+    pub fn state(&self, epoch: u64) -> State {
+        self.about.state(epoch, 0)
+    }
+
     /// What resting workers did so far; all of them rest when no epoch is under way. Servers tell of theirs themselves.
     pub fn report(&self) -> Report {
         match &self.origin {
@@ -283,6 +289,17 @@ impl Batches {
     /// Where this epoch stands: what was handed out is not sampled again.
     pub fn state(&self) -> State {
         self.state.clone()
+    }
+
+    /// Waits until the next batch can be had without waiting, but not longer than this: for those who must look elsewhere
+    /// now and then. Says whether it can.
+    pub fn ready(&mut self, within: Duration) -> bool {
+        let wanted = self.next.as_slice().first().copied().filter(|_| self.about.options.ordered);
+        match &mut self.feed {
+            Feed::Inline(..) => true,
+            Feed::Workers(workers) => workers.ready(wanted, within),
+            Feed::Remote(receiving) => receiving.ready(wanted, within),
+        }
     }
 
     /// Where the time went of sampling on the caller's own thread.

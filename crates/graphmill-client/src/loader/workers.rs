@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use graphmill_sample::Batch;
 
@@ -64,6 +65,16 @@ impl Workers {
     /// Whether there is a thread at work.
     pub(super) fn any(&self) -> bool {
         !self.threads.is_empty()
+    }
+
+    /// Whether a round, or any, is ready or all were handed out. Waits for it, but not longer than this.
+    pub(super) fn ready(&self, wanted: Option<u64>, within: Duration) -> bool {
+        let waits = |progress: &mut Progress| {
+            let there = progress.ready.iter().any(|(round, _)| wanted.is_none_or(|wanted| wanted == *round));
+            !there && progress.handed_out < self.shared.rounds.len()
+        };
+        let waited = self.shared.ready.wait_timeout_while(self.shared.lock(), within, waits);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
     /// The result of a round, or of whichever is ready first.

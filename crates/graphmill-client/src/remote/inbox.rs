@@ -160,6 +160,8 @@ pub(crate) struct Receiving {
     channels: ChannelSet,
     window: usize,
     left: usize,
+    /// Since when the next batch is waited for.
+    waiting: Option<Instant>,
     /// Batches handed out, and how long the reader waited for them.
     received: u64,
     waited: Duration,
@@ -178,6 +180,7 @@ impl Receiving {
             channels,
             window,
             left,
+            waiting: None,
             received: 0,
             waited: Duration::ZERO,
         };
@@ -195,42 +198,54 @@ impl Receiving {
         if self.left == 0 {
             return None;
         }
-        let began = Instant::now();
-        loop {
-            if let Some(found) = self.take(wanted) {
-                self.count(began.elapsed());
-                self.left -= 1;
-                self.ask();
-                return Some(found);
-            }
+        while !self.ready(wanted, self.source.deadline()) {}
+        let waited = self.waiting.take().map_or(Duration::ZERO, |began| began.elapsed());
+        if let Some(found) = self.take(wanted) {
+            self.count(waited);
+            self.left -= 1;
             self.ask();
-            let inbox = Arc::clone(&self.inbox);
-            let state = lock(&inbox.state);
-            let there = |state: &State| match wanted {
-                Some(round) => state.arrived.contains_key(&round),
-                None => !state.arrived.is_empty(),
-            };
-            if there(&state) {
-                continue;
-            }
-            let deadline = self.source.deadline();
+            return Some(found);
+        }
+        let inbox = Arc::clone(&self.inbox);
+        let state = lock(&inbox.state);
+        let waiting = state.asked.values().map(|asked| asked.round).chain(state.again.iter().map(|again| again.0));
+        let round = wanted.or_else(|| waiting.chain(self.todo.iter().copied()).min())?;
+        let error = self.late(&state, round);
+        drop(state);
+        self.left -= 1;
+        self.forget(round);
+        Some((round, Err(error)))
+    }
+
+    /// Whether a round, or any, has come, or will not come any more. Waits for that, but not longer than this.
+    pub(crate) fn ready(&mut self, wanted: Option<u64>, within: Duration) -> bool {
+        let there = |state: &State| match wanted {
+            Some(round) => state.arrived.contains_key(&round),
+            None => !state.arrived.is_empty(),
+        };
+        if self.left == 0 || there(&lock(&self.inbox.state)) {
+            return true;
+        }
+        let entered = Instant::now();
+        let began = *self.waiting.get_or_insert(entered);
+        let deadline = self.source.deadline();
+        loop {
+            self.ask();
+            let state = lock(&self.inbox.state);
             let since = state.progress.map_or(began, |progress| progress.max(began));
             let troubled = wanted.and_then(|round| state.troubled.get(&round)).map(|(since, _)| *since);
             let late = since.elapsed() > deadline || troubled.is_some_and(|since| since.elapsed() > deadline);
-            if late || state.fatal.is_some() {
-                let waiting =
-                    state.asked.values().map(|asked| asked.round).chain(state.again.iter().map(|again| again.0));
-                let round = wanted.or_else(|| waiting.chain(self.todo.iter().copied()).min())?;
-                let error = self.late(&state, round);
-                drop(state);
-                self.left -= 1;
-                self.forget(round);
-                return Some((round, Err(error)));
+            if there(&state) || late || state.fatal.is_some() {
+                return true;
+            }
+            let left = within.saturating_sub(entered.elapsed());
+            if left.is_zero() {
+                return false;
             }
             // Short waits only where something must be asked for again at some time; else an arrival wakes this.
             let pause = if state.again.is_empty() && self.todo.is_empty() { deadline } else { AGAIN };
-            let (state, _) = inbox.changed.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner);
-            drop(state);
+            let waited = self.inbox.changed.wait_timeout(state, pause.min(left));
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
         }
     }
 

@@ -1,0 +1,131 @@
+//! Errors as Python knows them.
+
+use std::any::Any;
+use std::io::ErrorKind;
+
+use graphmill_client::Error as ClientError;
+use graphmill_graph::Error as GraphError;
+use graphmill_ingest::Error as IngestError;
+use graphmill_net::Error as NetError;
+use graphmill_sample::Error as SampleError;
+use pyo3::PyErr;
+use pyo3::exceptions::{
+    PyConnectionError, PyFileExistsError, PyFileNotFoundError, PyIndexError, PyKeyboardInterrupt, PyOSError,
+    PyPermissionError, PyRuntimeError, PyTimeoutError, PyValueError,
+};
+
+/// Anything that can go wrong below the wall.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    #[error(transparent)]
+    Ingest(#[from] IngestError),
+    #[error(transparent)]
+    Net(#[from] NetError),
+    #[error(transparent)]
+    Sample(#[from] SampleError),
+    /// An argument that cannot be.
+    #[error("{0}")]
+    Argument(String),
+}
+
+pub(crate) type Result<T> = std::result::Result<T, Error>;
+
+impl From<Error> for PyErr {
+    fn from(error: Error) -> Self {
+        let text = error.to_string();
+        match &error {
+            Error::Argument(_) => PyValueError::new_err(text),
+            Error::Client(error) => of_client(error, text),
+            Error::Graph(error) => of_graph(error, text),
+            Error::Sample(error) => of_sample(error, text),
+            Error::Ingest(error) => of_ingest(error, text),
+            Error::Net(error) => match error {
+                NetError::Address { .. } | NetError::Token(_) => PyValueError::new_err(text),
+                NetError::File { .. } => PyOSError::new_err(text),
+                _ => PyConnectionError::new_err(text),
+            },
+        }
+    }
+}
+
+fn of_client(error: &ClientError, text: String) -> PyErr {
+    match error {
+        ClientError::Dataset(error) => of_graph(error, text),
+        ClientError::Sample(error) => of_sample(error, text),
+        ClientError::Options { .. } | ClientError::Request { .. } | ClientError::State { .. } => {
+            PyValueError::new_err(text)
+        }
+        ClientError::Refused { reason, .. } if denies(reason) => PyPermissionError::new_err(text),
+        ClientError::Unavailable { .. } | ClientError::Refused { .. } => PyConnectionError::new_err(text),
+        ClientError::Late { .. } => PyTimeoutError::new_err(text),
+        ClientError::Batch { .. } => PyRuntimeError::new_err(text),
+        ClientError::Panicked { .. } => report(&text),
+    }
+}
+
+/// Whether a server says that this client may not come in: by token, or by certificate.
+fn denies(reason: &str) -> bool {
+    ["token", "certificate", "TLS"].iter().any(|word| reason.contains(word))
+}
+
+fn of_sample(error: &SampleError, text: String) -> PyErr {
+    match error {
+        SampleError::Config { .. } | SampleError::TooLarge { .. } => PyValueError::new_err(text),
+        SampleError::Dataset(error) => of_graph(error, text),
+        SampleError::Unowned { .. } => PyConnectionError::new_err(text),
+        SampleError::Answer { .. } => PyRuntimeError::new_err(text),
+    }
+}
+
+fn of_graph(error: &GraphError, text: String) -> PyErr {
+    match error {
+        GraphError::Io { source, .. } => of_io(source.kind(), text),
+        GraphError::NotADataset { path } if path.exists() => PyValueError::new_err(text),
+        GraphError::NotADataset { path } => {
+            PyFileNotFoundError::new_err(format!("there is no dataset at {}: no such directory", path.display()))
+        }
+        GraphError::Exists { path } => {
+            PyFileExistsError::new_err(format!("{} exists already; remove it or choose another place", path.display()))
+        }
+        GraphError::OutOfRange { .. } => PyIndexError::new_err(text),
+        _ => PyValueError::new_err(text),
+    }
+}
+
+fn of_ingest(error: &IngestError, text: String) -> PyErr {
+    match error {
+        IngestError::Dataset(error) => of_graph(error, text),
+        IngestError::Io { source, .. } => of_io(source.kind(), text),
+        IngestError::Interrupted | IngestError::DownloadInterrupted => PyKeyboardInterrupt::new_err(text),
+        IngestError::Fetch { .. } => PyConnectionError::new_err(text),
+        IngestError::Config { .. }
+        | IngestError::BadRow { .. }
+        | IngestError::Input { .. }
+        | IngestError::Option(_) => PyValueError::new_err(text),
+    }
+}
+
+fn of_io(kind: ErrorKind, text: String) -> PyErr {
+    match kind {
+        ErrorKind::NotFound => PyFileNotFoundError::new_err(text),
+        ErrorKind::AlreadyExists => PyFileExistsError::new_err(text),
+        ErrorKind::PermissionDenied => PyPermissionError::new_err(text),
+        _ => PyOSError::new_err(text),
+    }
+}
+
+/// A bug, told to the user.
+fn report(text: &str) -> PyErr {
+    PyRuntimeError::new_err(format!("{text}; this is a bug in graphmill, please report it"))
+}
+
+/// What a panic becomes: an error that ordinary handlers see.
+pub(crate) fn of_panic(panic: &(dyn Any + Send)) -> PyErr {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    report(&format!("something panicked: {}", text.unwrap_or("it said nothing")))
+}

@@ -1,0 +1,32 @@
+//! The Python package's Rust half: datasets and loaders, here or on storage servers, for `python/graphmill`.
+//!
+//! This module speaks in plain things (ids, arrays, JSON); what a user of Python sees is made of them by the package. The
+//! rules of this wall: whatever waits or computes is done without the interpreter's lock; waits are cut into slices, so that
+//! signals are seen; nothing of a parent's threads is touched in a forked child; and no panic becomes an exception of Rust's
+//! kind.
+
+mod arrays;
+mod dataset;
+mod errors;
+mod handing;
+mod loader;
+mod making;
+mod owned;
+mod store;
+mod wait;
+
+use pyo3::prelude::*;
+
+/// The native half of the package `graphmill`.
+#[pymodule]
+fn _graphmill(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<arrays::Memory>()?;
+    module.add_class::<dataset::Dataset>()?;
+    module.add_class::<loader::Loader>()?;
+    module.add_class::<loader::Batches>()?;
+    module.add_function(wrap_pyfunction!(dataset::open, module)?)?;
+    module.add_function(wrap_pyfunction!(dataset::connect, module)?)?;
+    module.add_function(wrap_pyfunction!(making::ingest, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! Loaders and the batches of their epochs.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, TryLockError};
+use std::task::Poll;
+
+use graphmill_client::{Batches as Epoch, Loader as Client, Options, SeedList, State};
+use graphmill_sample::{Batch, Config, Cutting};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple};
+
+use crate::arrays::{Arrays, ids, words};
+use crate::dataset::ask;
+use crate::errors::{Error, of_panic};
+use crate::handing::{Handing, Positions};
+use crate::owned::Owned;
+use crate::store::{Seeds, Store};
+use crate::wait::SLICE;
+
+/// Epochs of batches.
+#[pyclass(frozen, module = "graphmill._graphmill")]
+pub(crate) struct Loader {
+    client: Owned<Arc<Client>>,
+    store: Owned<Arc<Store>>,
+    handing: Arc<Handing>,
+}
+
+/// The batches of one epoch.
+#[pyclass(frozen, module = "graphmill._graphmill")]
+pub(crate) struct Batches {
+    /// A lock that is only ever tried: two threads at once are a mistake of the caller's.
+    epoch: Owned<Mutex<Epoch>>,
+    handing: Arc<Handing>,
+}
+
+impl Loader {
+    pub(crate) fn make(
+        py: Python<'_>,
+        store: &Arc<Store>,
+        config: Config,
+        seeds: Seeds,
+        options: Options,
+        tensors: bool,
+        positions: bool,
+    ) -> PyResult<Self> {
+        if tensors {
+            Arrays::torch(py)?;
+        }
+        let cutting =
+            Cutting { batch_size: options.batch_size as u64, shuffle: options.shuffle, drop_last: options.drop_last };
+        let positions = match &seeds {
+            Seeds::Listed(list) if positions => {
+                Some(Positions { cutting, seeds: list.len() as u64, seed: config.seed })
+            }
+            _ => None,
+        };
+        let loader = ask(py, store, move |store| store.loader(config, seeds, options))?;
+        let handing = Arc::new(Handing::new(py, loader.plan(), tensors, positions)?);
+        Ok(Self { client: Owned::new(Arc::new(loader)), store: Owned::new(Arc::clone(store)), handing })
+    }
+
+    fn client(&self) -> PyResult<&Arc<Client>> {
+        self.client.get("this loader")
+    }
+
+    /// Begins an epoch; servers that have no channel for it are waited for.
+    fn batches(
+        &self,
+        py: Python<'_>,
+        begin: impl FnOnce(&Client) -> graphmill_client::Result<Epoch> + Send + 'static,
+    ) -> PyResult<Batches> {
+        let client = Arc::clone(self.client()?);
+        let epoch = ask(py, self.store.get("this loader")?, move |_| Ok(begin(&client)?))?;
+        Ok(Batches { epoch: Owned::new(Mutex::new(epoch)), handing: Arc::clone(&self.handing) })
+    }
+}
+
+#[pymethods]
+impl Loader {
+    fn __len__(&self) -> PyResult<usize> {
+        Ok(self.client()?.len())
+    }
+
+    /// The batches of an epoch.
+    fn epoch(&self, py: Python<'_>, epoch: u64) -> PyResult<Batches> {
+        self.batches(py, move |client| Ok(client.epoch(epoch)))
+    }
+
+    /// The batches that a state has not seen.
+    fn resume(&self, py: Python<'_>, state: &str) -> PyResult<Batches> {
+        let state: State = serde_json::from_str(state)
+            .map_err(|error| PyValueError::new_err(format!("this is not the state of a loader: {error}")))?;
+        self.batches(py, move |client| client.resume(&state))
+    }
+
+    /// The state before an epoch's first batch, as JSON.
+    fn state(&self, epoch: u64) -> PyResult<String> {
+        text(&self.client()?.state(epoch))
+    }
+}
+
+#[pymethods]
+impl Batches {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let mut guard = self.lock()?;
+        let epoch = &mut *guard;
+        let taken = loop {
+            let taken = py.detach(|| catch_unwind(AssertUnwindSafe(|| self.take(epoch))));
+            match taken.map_err(|panic| of_panic(panic.as_ref()))? {
+                Poll::Ready(taken) => break taken,
+                // What was waited for comes with the next call.
+                Poll::Pending => py.check_signals()?,
+            }
+        };
+        drop(guard);
+        let Some((batch, positions)) = taken else { return Ok(None) };
+        let batch = batch.map_err(Error::from)?;
+        // A server may send anything that looks like a batch.
+        let handed = catch_unwind(AssertUnwindSafe(|| self.handing.hand_over(py, batch, positions)));
+        handed.map_err(|panic| of_panic(panic.as_ref()))?.map(Some)
+    }
+
+    /// How many are left.
+    fn __len__(&self) -> PyResult<usize> {
+        Ok(self.lock()?.len())
+    }
+
+    /// Where the epoch stands, as JSON.
+    fn state(&self) -> PyResult<String> {
+        text(&self.lock()?.state())
+    }
+}
+
+/// A batch, with the places of its seeds in the seed list if they are wanted.
+type Taken = (graphmill_client::Result<Batch>, Option<Vec<i64>>);
+
+impl Batches {
+    fn lock(&self) -> PyResult<std::sync::MutexGuard<'_, Epoch>> {
+        match self.epoch.get("this iterator")?.try_lock() {
+            Ok(epoch) => Ok(epoch),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                Err(PyRuntimeError::new_err("another thread waits for this iterator's next batch; give each its own"))
+            }
+        }
+    }
+
+    /// The next batch, if it comes within a slice of time; nothing at the end.
+    fn take(&self, epoch: &mut Epoch) -> Poll<Option<Taken>> {
+        if !epoch.ready(SLICE) {
+            return Poll::Pending;
+        }
+        let taken = epoch.next();
+        Poll::Ready(taken.map(|batch| {
+            let places = batch.as_ref().ok().and_then(|batch| self.handing.positions(batch.id()));
+            (batch, places)
+        }))
+    }
+}
+
+fn text(state: &State) -> PyResult<String> {
+    serde_json::to_string(state).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+}
+
+/// The seeds that Python names: `None` for all, the name of a split, `"edges"`, ids, or sources, targets and classes.
+pub(crate) fn seeds(seeds: &Bound<'_, PyAny>) -> PyResult<Seeds> {
+    if seeds.is_none() {
+        return Ok(Seeds::All);
+    }
+    if let Ok(name) = seeds.cast::<PyString>() {
+        return match name.to_str()? {
+            "edges" => Ok(Seeds::Edges),
+            split => Ok(Seeds::Split(split.parse().map_err(Error::from)?)),
+        };
+    }
+    if let Ok((src, dst, classes)) = seeds.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>, Option<Bound<'_, PyAny>>)>() {
+        let classes = classes.as_ref().map(words).transpose()?;
+        return Ok(Seeds::Listed(SeedList::Pairs { src: ids(&src)?, dst: ids(&dst)?, classes }));
+    }
+    Ok(Seeds::Listed(SeedList::Nodes(ids(seeds)?)))
+}

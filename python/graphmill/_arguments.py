@@ -1,0 +1,222 @@
+"""What users write, checked and turned into what a sampler takes."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypedDict
+
+import numpy as np
+
+from graphmill._convert import installed, mask_to_ids, need, to_ids, to_numpy
+from graphmill.dataset import Dataset, EdgeType
+
+SPLITS = ("train", "val", "test")
+
+# Arguments of torch_geometric's loaders that mean something else here, or nothing.
+ELSEWHERE = {
+    "num_workers": "sampling runs on threads of this process: num_threads=N",
+    "persistent_workers": "threads and their memory are kept from epoch to epoch anyway",
+    "prefetch_factor": "batches are sampled ahead: prefetch=N",
+    "subgraph_type": "NeighborLoader samples directional subgraphs, SubgraphLoader induced ones",
+    "disjoint": "disjoint subgraphs are not sampled yet",
+    "time_attr": "temporal sampling is not there yet",
+    "input_time": "temporal sampling is not there yet",
+    "edge_label_time": "temporal sampling is not there yet",
+    "sampler": "a loader goes over input_nodes; give it the ids it is to go over",
+    "batch_sampler": "a loader goes over input_nodes; give it the ids it is to go over",
+    "filter_per_worker": "features are gathered where the graph is",
+    "collate_fn": "use transform, which is called with each batch",
+    "is_sorted": "a dataset's edges are sorted",
+}
+
+
+class Common(TypedDict, total=False):
+    """Arguments of all loaders; ``docs/python.md`` has a table."""
+
+    batch_size: int
+    shuffle: bool
+    drop_last: bool
+    replace: bool
+    weight_attr: str | None
+    direction: str | None
+    features: bool | Sequence[str]
+    labels: bool
+    transform: Callable[[Any], Any] | None
+    seed: int
+    prefetch: int
+    ordered: bool
+    num_threads: int
+    rank: int | None
+    world_size: int | None
+    even: bool | None
+    pin_memory: bool
+    output: str | None
+
+
+DEFAULTS: Common = {
+    "batch_size": 1, "shuffle": False, "drop_last": False, "replace": False, "weight_attr": None, "direction": None,
+    "features": True, "labels": True, "transform": None, "seed": 0, "prefetch": 2, "ordered": True, "num_threads": 1,
+    "rank": None, "world_size": None, "even": None, "pin_memory": False, "output": None,
+}  # fmt: skip
+
+
+def common(given: Mapping[str, Any]) -> Common:
+    """All common arguments, with defaults and from the environment."""
+    for name in given:
+        if name in ELSEWHERE:
+            raise TypeError(f"there is no argument {name}: {ELSEWHERE[name]}")
+        if name not in DEFAULTS:
+            raise TypeError(f"there is no argument {name}; there are: {', '.join(DEFAULTS)}")
+    arguments: Common = {**DEFAULTS, **given}  # type: ignore[typeddict-item]
+    for name, least in (("batch_size", 1), ("prefetch", 0), ("num_threads", 0), ("seed", 0)):
+        value = arguments[name]  # type: ignore[literal-required]
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{name} is {value!r}, expected a whole number, {least} or more")
+    arguments["rank"], arguments["world_size"] = ranks(arguments["rank"], arguments["world_size"])
+    arguments["output"] = output(arguments["output"])
+    if arguments["pin_memory"]:
+        need("torch", "pin_memory=True")
+        if arguments["output"] == "numpy":
+            raise ValueError("pin_memory=True needs tensors; output is \"numpy\"")
+    return arguments
+
+
+def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    """Rank and number of ranks: as given, else as torchrun says, else one alone."""
+    if rank is None and world_size is None:
+        rank, world_size = (os.environ.get(name) for name in ("RANK", "WORLD_SIZE"))
+        if rank is None or world_size is None:
+            return 0, 1
+        if not (rank.isdecimal() and world_size.isdecimal()):
+            raise ValueError(f"RANK is {rank!r} and WORLD_SIZE {world_size!r} in the environment, expected numbers")
+    elif rank is None or world_size is None:
+        raise ValueError(f"rank is {rank} and world_size {world_size}; give both, or neither to take them from torchrun")
+    rank, world_size = int(rank), int(world_size)
+    if not 0 <= rank < world_size:
+        raise ValueError(f"rank is {rank}, expected 0 or more and below world_size, which is {world_size}")
+    return rank, world_size
+
+
+def output(wanted: str | None) -> str:
+    """What batches are made of."""
+    if wanted is None:
+        return "pyg" if installed("torch_geometric") and installed("torch") else "numpy"
+    if wanted not in ("pyg", "torch", "numpy"):
+        raise ValueError(f"output is {wanted!r}, expected \"pyg\", \"torch\" or \"numpy\"")
+    if wanted != "numpy":
+        need("torch", f"output=\"{wanted}\"")
+    return wanted
+
+
+class Seeds(NamedTuple):
+    """What a loader goes over."""
+
+    type: Any
+    """The node type or edge type; none when homogeneous."""
+    seeds: Any
+    """As the native half takes them."""
+    positions: bool = False
+    """Whether ``input_id`` is the place in a list, not an id."""
+
+
+def nodes(data: Dataset, given: Any) -> Seeds:
+    """Seed nodes, as torch_geometric's ``input_nodes`` or by the name of a split."""
+    type_, wanted = None, given
+    if not data.homogeneous:
+        types = f"the dataset's node types are: {', '.join(map(repr, data.node_types))}"
+        if isinstance(given, str):
+            type_, wanted = given, None
+        elif isinstance(given, (tuple, list)) and len(given) == 2 and isinstance(given[0], str):
+            type_, wanted = given
+        else:
+            raise ValueError(f"input_nodes needs a node type: \"paper\", or (\"paper\", \"train\" or ids); {types}")
+    info = data._node(type_)
+    if wanted is None:
+        return Seeds(type_, None)
+    if isinstance(wanted, str):
+        if wanted not in info["splits"]:
+            there_are = ", ".join(info["splits"]) or "none"
+            raise ValueError(f"there is no split {wanted!r}; there are: {there_are}")
+        return Seeds(type_, wanted)
+    ids, masked = mask_to_ids(wanted, info["count"], "input_nodes")
+    return Seeds(type_, ids, positions=not masked)
+
+
+def links(data: Dataset, given: Any, labels: Any) -> Seeds:
+    """Seed pairs, as torch_geometric's ``edge_label_index`` and ``edge_label``."""
+    type_, pairs = None, given
+    if not data.homogeneous:
+        if isinstance(given, (tuple, list)) and len(given) == 3 and all(isinstance(part, str) for part in given):
+            type_, pairs = tuple(given), None
+        elif isinstance(given, (tuple, list)) and len(given) == 2 and isinstance(given[0], (tuple, list)):
+            type_, pairs = tuple(given[0]), given[1]
+        else:
+            names = ", ".join(map(repr, data.edge_types))
+            raise ValueError(f"edge_label_index needs an edge type: (type, pairs) or a type alone; there are: {names}")
+    data._edge(type_)
+    if pairs is None:
+        if labels is not None:
+            raise ValueError("edge_label belongs to pairs: give edge_label_index too")
+        return Seeds(type_, "edges")
+    pairs = to_numpy(pairs)
+    if pairs.ndim != 2 or len(pairs) != 2:
+        raise ValueError(f"edge_label_index has the shape {pairs.shape}, expected (2, number of pairs)")
+    src, dst = (to_ids(ends, "edge_label_index") for ends in pairs)
+    classes = None if labels is None else to_ids(labels, "edge_label")
+    if classes is not None and len(classes) != len(src):
+        raise ValueError(f"edge_label has {len(classes)} values for {len(src)} pairs")
+    return Seeds(type_, (src, dst, classes))
+
+
+def fanouts(data: Dataset, given: Any) -> Any:
+    """Neighbours per hop, for all edge types or for some."""
+    given = getattr(given, "values", given) if type(given).__name__ == "NumNeighbors" else given
+    if isinstance(given, Mapping):
+        if data.homogeneous:
+            raise ValueError("num_neighbors is a dict, but the dataset is homogeneous; give a list")
+        return [{"type": list(data._edge(key)["name"]), "fanouts": hops(value)} for key, value in given.items()]
+    return hops(given)
+
+
+def hops(given: Any) -> list[int]:
+    """Neighbours per hop."""
+    try:
+        numbers = [int(number) for number in to_numpy(given).reshape(-1)]
+    except (TypeError, ValueError):
+        raise ValueError(f"num_neighbors is {given!r}, expected a list of numbers, one for each hop") from None
+    if bad := [number for number in numbers if number < -1]:
+        raise ValueError(f"num_neighbors has {bad[0]}, expected 0 or more, or -1 for all neighbours")
+    return numbers
+
+
+def walked(data: Dataset, wanted: Any) -> list[dict[str, Any]]:
+    """The edge types that fanouts walk."""
+    known = [edge for edge in data._about["edges"] if not edge["label"]]
+    if isinstance(wanted, list) and wanted and isinstance(wanted[0], dict):
+        names = [tuple(one["type"]) for one in wanted]
+        return [edge for edge in known if edge["name"] in names]
+    return known
+
+
+def features(data: Dataset, wanted: bool | Sequence[str]) -> tuple[list[str], list[str]]:
+    """The names of node features and of edge features that batches carry."""
+    known = [
+        sorted({name for one in data._about[kind] for name, _, _ in one["features"]}) for kind in ("nodes", "edges")
+    ]
+    if wanted is True:
+        return known[0], known[1]
+    if wanted is False or wanted is None:
+        return [], []
+    wanted = [wanted] if isinstance(wanted, str) else list(wanted)
+    for name in wanted:
+        if name not in known[0] and name not in known[1]:
+            raise ValueError(f"there is no feature {name!r}; there are: {', '.join(known[0] + known[1]) or 'none'}")
+    return [name for name in wanted if name in known[0]], [name for name in wanted if name in known[1]]
+
+
+def edge_types(given: Any, what: str) -> list[EdgeType]:
+    """One edge type or several."""
+    if isinstance(given, (tuple, list)) and len(given) == 3 and all(isinstance(part, str) for part in given):
+        return [tuple(given)]
+    if isinstance(given, (tuple, list)) and given and all(isinstance(one, (tuple, list)) and len(one) == 3 for one in given):
+        return [tuple(one) for one in given]
+    raise ValueError(f"{what} is {given!r}, expected an edge type (source, relation, target), or a list of such")

@@ -1,0 +1,57 @@
+"""Arrays of all kinds into numpy."""
+
+import importlib
+import importlib.util
+import sys
+from typing import Any
+
+import numpy as np
+
+
+def installed(name: str) -> bool:
+    """Whether a package can be imported; it is not imported."""
+    return sys.modules[name] is not None if name in sys.modules else importlib.util.find_spec(name) is not None
+
+
+def need(name: str, what: str) -> Any:
+    """Imports a package that is optional, or says why it is needed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        hint = "install it with `pip install torch torch_geometric`"
+        raise ImportError(f"{what} needs {name}, which cannot be imported ({error}); {hint}", name=name) from error
+
+
+def is_tensor(value: object) -> bool:
+    """Whether something is a torch tensor; torch is not imported for that."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def to_numpy(value: Any) -> np.ndarray:
+    """An array, a tensor or a sequence as numpy has it."""
+    if is_tensor(value):
+        value = value.detach().cpu().numpy()
+    return np.asarray(value)
+
+
+def to_ids(value: Any, what: str = "ids") -> np.ndarray:
+    """Ids as one row of 64-bit numbers."""
+    array = to_numpy(value)
+    if array.size == 0:
+        array = array.astype(np.int64)
+    if array.ndim != 1:
+        raise ValueError(f"{what} have the shape {array.shape}, expected one dimension")
+    if array.dtype == np.bool_ or not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"{what} are {array.dtype}, expected whole numbers")
+    return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def mask_to_ids(value: Any, count: int, what: str) -> tuple[np.ndarray, bool]:
+    """Ids from ids or from a mask of so many nodes, and whether it was a mask."""
+    array = to_numpy(value)
+    if array.dtype != np.bool_:
+        return to_ids(array, what), False
+    if array.shape != (count,):
+        raise ValueError(f"{what} is a mask of shape {array.shape}, expected ({count},), one value for each node")
+    return np.flatnonzero(array).astype(np.int64), True

@@ -1,0 +1,76 @@
+"""The native half of the package; what users call is in the modules beside it."""
+
+from collections.abc import Iterator
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+__version__: str
+
+_Parts = tuple[dict[Any, Any], dict[str, dict[str, Any]], dict[tuple[str, str, str], dict[str, Any]]]
+
+class Memory:
+    """Memory that arrays lie in; given back when the last of them is gone."""
+
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+class Batches:
+    """The batches of one epoch."""
+
+    def __iter__(self) -> Iterator[_Parts]: ...
+    def __next__(self) -> _Parts: ...
+    def __len__(self) -> int: ...
+    def state(self) -> str: ...
+
+class Loader:
+    """Epochs of batches."""
+
+    def __len__(self) -> int: ...
+    def epoch(self, epoch: int) -> Batches: ...
+    def resume(self, state: str) -> Batches: ...
+    def state(self, epoch: int) -> str: ...
+
+class Dataset:
+    """A dataset of this process or of storage servers."""
+
+    def describe(self) -> str: ...
+    def node_ids(self, split: str | None, node_type: str | None, rank: int | None, world_size: int | None) -> np.ndarray: ...
+    def node_features(self, name: str, node_type: str | None, wanted: np.ndarray | None) -> np.ndarray: ...
+    def edge_features(self, name: str, edge_type: tuple[str, str, str] | None, wanted: np.ndarray | None) -> np.ndarray: ...
+    def labels(self, node_type: str | None, wanted: np.ndarray | None) -> np.ndarray: ...
+    def edge_index(self, edge_type: tuple[str, str, str] | None) -> tuple[np.ndarray, np.ndarray]: ...
+    def original_ids(self, node_type: str | None, wanted: np.ndarray) -> list[int] | list[str]: ...
+    def lookup(self, node_type: str | None, keys: list[int | str]) -> np.ndarray: ...
+    def partition_ids(self, node_type: str | None, wanted: np.ndarray) -> np.ndarray: ...
+    def loader(
+        self,
+        config: str,
+        seeds: Any,
+        *,
+        output: str,
+        positions: bool,
+        batch_size: int,
+        shuffle: bool,
+        drop_last: bool,
+        threads: int,
+        ordered: bool,
+        prefetch: int,
+        rank: int,
+        world_size: int,
+        even: bool | None,
+    ) -> Loader: ...
+
+def open(path: str | PathLike[str], storage: str) -> Dataset: ...
+def connect(
+    servers: list[str],
+    token: str | None,
+    token_file: str | PathLike[str] | None,
+    tls: tuple[str | PathLike[str], str | PathLike[str] | None, str | PathLike[str] | None] | None,
+    transport: str,
+    timeout: float,
+    run: str,
+    worker: str,
+) -> Dataset: ...
+def ingest(folder: str | PathLike[str], out: str | PathLike[str], parts: int) -> None: ...

@@ -1,0 +1,344 @@
+"""Datasets, here or on storage servers."""
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from graphmill import _graphmill
+from graphmill._convert import need, to_ids, to_numpy
+
+EdgeType = tuple[str, str, str]
+
+
+class FeatureInfo(NamedTuple):
+    """The element type of a feature, and the shape of one row."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+def open(path: str | os.PathLike, *, storage: str = "mmap") -> "Dataset":  # noqa: A001
+    """Opens a dataset of this machine.
+
+    Args:
+        path: The directory.
+        storage: ``"mmap"`` maps the files and reads what is touched, ``"ram"`` reads everything first.
+    """
+    return Dataset("open", {"path": os.fspath(path), "storage": storage})
+
+
+def connect(
+    servers: str | Sequence[str],
+    *,
+    token: str | os.PathLike | None = None,
+    tls: str | os.PathLike | Mapping[str, str | os.PathLike] | None = None,
+    transport: str = "auto",
+    timeout: float = 60.0,
+    run: str = "",
+    worker: str = "",
+) -> "Dataset":
+    """Connects to the storage servers of a dataset.
+
+    Args:
+        servers: ``"host:port,host:port"``, or a list of addresses.
+        token: What the servers want to hear: the text, or a ``Path`` of a file that holds it.
+        tls: Who signs the servers' certificates, a PEM file; or a dict of ``ca`` and, to show one, ``cert`` and ``key``.
+        transport: ``"auto"``, ``"tcp"``, ``"unix"`` or ``"shm"``.
+        timeout: Seconds that an answer, or a batch that is waited for, may take.
+        run: Keeps the samplers of runs apart that share servers.
+        worker: A name for people.
+    """
+    if isinstance(servers, str):
+        servers = [server.strip() for server in servers.split(",") if server.strip()]
+    if not servers:
+        raise ValueError("no server was named; write \"host:port\"")
+    if isinstance(tls, Mapping):
+        if unknown := set(tls) - {"ca", "cert", "key"}:
+            raise ValueError(f"tls has {sorted(unknown)}, expected ca, cert and key")
+        if "ca" not in tls or ("cert" in tls) != ("key" in tls):
+            raise ValueError("tls needs ca, and cert and key together")
+        tls = (tls["ca"], tls.get("cert"), tls.get("key"))
+    elif tls is not None:
+        tls = (tls, None, None)
+    text, file = (token, None) if token is None or isinstance(token, str) else (None, token)
+    arguments = {
+        "servers": list(servers), "token": text, "token_file": file, "tls": tls, "transport": transport,
+        "timeout": float(timeout), "run": run, "worker": worker or f"process {os.getpid()}",
+    }
+    return Dataset("connect", arguments)
+
+
+class Dataset:
+    """A graph with its features, labels and splits; made by :func:`open` or :func:`connect`."""
+
+    def __init__(self, how: str, arguments: dict[str, Any]):
+        self._how = how
+        self._arguments = arguments
+        self._process = os.getpid()
+        self._core = self._make()
+
+    def _make(self) -> "_graphmill.Dataset":
+        return getattr(_graphmill, self._how)(**self._arguments)
+
+    @property
+    def _native(self) -> "_graphmill.Dataset":
+        if self._process != os.getpid():
+            # A forked child has none of its parent's threads and connections, so it opens its own.
+            self._core, self._process = self._make(), os.getpid()
+        if self._core is None:
+            raise ValueError("this dataset is closed")
+        return self._core
+
+    def close(self) -> None:
+        """Lets go of files or connections, as soon as no loader needs them any more."""
+        self._core, self._process = None, os.getpid()
+
+    def __enter__(self) -> "Dataset":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self):
+        return Dataset, (self._how, self._arguments)
+
+    def __repr__(self) -> str:
+        where = self._arguments["path"] if self._how == "open" else ",".join(self._arguments["servers"])
+        return f"Dataset({where!r}, num_nodes={self.num_nodes}, num_edges={self.num_edges})"
+
+    @cached_property
+    def _about(self) -> dict[str, Any]:
+        about = json.loads(self._native.describe())
+        for edge in about["edges"]:
+            edge["name"] = tuple(edge["name"])
+        return about
+
+    @property
+    def homogeneous(self) -> bool:
+        """Whether there is one node type and one edge type, without names."""
+        return self._about["homogeneous"]
+
+    @property
+    def node_types(self) -> list[str] | None:
+        """The names of the node types; ``None`` when homogeneous."""
+        return None if self.homogeneous else [node["name"] for node in self._about["nodes"]]
+
+    @property
+    def edge_types(self) -> list[EdgeType] | None:
+        """The names of the edge types; ``None`` when homogeneous."""
+        return None if self.homogeneous else [edge["name"] for edge in self._about["edges"]]
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes there are, of all types."""
+        return sum(node["count"] for node in self._about["nodes"])
+
+    @property
+    def num_edges(self) -> int:
+        """How many edges there are, of all types."""
+        return sum(edge["count"] for edge in self._about["edges"])
+
+    @property
+    def num_nodes_dict(self) -> dict[str, int]:
+        """How many nodes each type has."""
+        return {node["name"]: node["count"] for node in self._about["nodes"]}
+
+    @property
+    def num_edges_dict(self) -> dict[EdgeType, int]:
+        """How many edges each type has."""
+        return {edge["name"]: edge["count"] for edge in self._about["edges"]}
+
+    @property
+    def node_features(self) -> dict[str, Any]:
+        """The features of nodes by name; by node type first when heterogeneous."""
+        return self._by_type("nodes", _features)
+
+    @property
+    def edge_features(self) -> dict[str, Any]:
+        """The features of edges by name; by edge type first when heterogeneous."""
+        return self._by_type("edges", _features)
+
+    @property
+    def splits(self) -> dict[str, Any]:
+        """The sizes of the splits by name; by node type first when heterogeneous."""
+        return self._by_type("nodes", lambda node: dict(node["splits"]))
+
+    @property
+    def num_features(self) -> Any:
+        """The width of the feature ``x``, 0 without one; by node type when heterogeneous."""
+
+        def width(node: dict) -> int:
+            info = _features(node).get("x")
+            return 0 if info is None else info.shape[0] if info.shape else 1
+
+        return self._by_type("nodes", width)
+
+    @cached_property
+    def num_classes(self) -> Any:
+        """How many classes labels tell apart, 0 without labels; by node type when heterogeneous. Reads all labels once."""
+
+        def classes(node: dict) -> int:
+            if node["label"] is None:
+                return 0
+            _, shape = node["label"]
+            if shape:
+                return shape[0]
+            labels = self.labels(type=None if self.homogeneous else node["name"])
+            return int(labels.max()) + 1 if labels.size else 0
+
+        return self._by_type("nodes", classes)
+
+    def _by_type(self, kind: str, value: Any) -> Any:
+        if self.homogeneous:
+            (only,) = self._about[kind] or [None]
+            return value(only) if only is not None else {}
+        return {one["name"]: value(one) for one in self._about[kind]}
+
+    @property
+    def num_partitions(self) -> int:
+        """How many partitions there are."""
+        return self._about["parts"]
+
+    @property
+    def edge_dir(self) -> str:
+        """The direction samplers walk unless told otherwise, ``"in"`` or ``"out"``."""
+        return self._about["edge_dir"]
+
+    @property
+    def fingerprint(self) -> str:
+        """The name of the content: equal content has an equal one, however it is partitioned."""
+        return self._about["fingerprint"]
+
+    def _node(self, type: str | None) -> dict[str, Any]:  # noqa: A002
+        return self._one("node", "nodes", type)
+
+    def _edge(self, type: EdgeType | None) -> dict[str, Any]:  # noqa: A002
+        return self._one("edge", "edges", None if type is None else tuple(type))
+
+    def _one(self, kind: str, plural: str, name: Any) -> dict[str, Any]:
+        known = self._about[plural]
+        if self.homogeneous:
+            if name is not None:
+                raise ValueError(f"the dataset is homogeneous: there is no {kind} type {name!r}; leave the type out")
+            if not known:
+                raise ValueError(f"the dataset has no {plural}")
+            return known[0]
+        names = ", ".join(repr(one["name"]) for one in known)
+        if name is None:
+            raise ValueError(f"the dataset is heterogeneous: name a {kind} type; there are: {names}")
+        for one in known:
+            if one["name"] == name:
+                return one
+        raise ValueError(f"there is no {kind} type {name!r}; there are: {names}")
+
+    def node_ids(
+        self,
+        split: str | None = None,
+        *,
+        type: str | None = None,  # noqa: A002
+        rank: int | None = None,
+        world_size: int | None = None,
+    ) -> np.ndarray:
+        """The ids of a split, or of all nodes of a type.
+
+        With ``rank`` and ``world_size``: the contiguous share of a rank; the shares of all ranks make up the whole.
+        """
+        self._node(type)
+        return self._native.node_ids(split, type, rank, world_size)
+
+    def features(
+        self,
+        ids: Any = None,
+        *,
+        name: str | None = None,
+        type: str | EdgeType | None = None,  # noqa: A002
+    ) -> np.ndarray:
+        """Rows of a feature: of a node type by node id, or of an edge type by edge id.
+
+        Args:
+            ids: Whose rows; all without.
+            name: The feature; ``"x"`` of nodes and ``"edge_attr"`` of edges unless told otherwise.
+            type: A node type, or an edge type as ``(source, relation, target)``; none when homogeneous, where
+                ``edge_attr`` and other names that only edges have mean the edges.
+        """
+        wanted = None if ids is None else to_ids(ids)
+        if isinstance(type, str) or (type is None and not self._means_edges(name)):
+            self._node(type)
+            return self._native.node_features("x" if name is None else name, type, wanted)
+        self._edge(type)
+        return self._native.edge_features("edge_attr" if name is None else name, type and tuple(type), wanted)
+
+    def _means_edges(self, name: str | None) -> bool:
+        return self.homogeneous and name is not None and name not in self.node_features and name in self.edge_features
+
+    def labels(self, ids: Any = None, *, type: str | None = None) -> np.ndarray:  # noqa: A002
+        """The labels of nodes; of all of them without ``ids``."""
+        self._node(type)
+        return self._native.labels(type, None if ids is None else to_ids(ids))
+
+    def edge_index(self, *, type: EdgeType | None = None, layout: str = "coo") -> Any:  # noqa: A002
+        """All edges of a type, in stored order.
+
+        Args:
+            type: The edge type; none when homogeneous.
+            layout: ``"coo"`` gives sources and targets as ``[2, E]``; ``"csr"`` where the targets of each source begin, and
+                the targets; ``"csc"`` the same of the sources of each target.
+        """
+        if layout not in ("coo", "csr", "csc"):
+            raise ValueError(f"there is no layout {layout!r}; there are: coo, csr, csc")
+        source, _, target = self._edge(type)["name"]
+        sources, targets = self._native.edge_index(type and tuple(type))
+        if layout == "coo":
+            return np.stack([sources, targets])
+        keys, values, owner = (sources, targets, source) if layout == "csr" else (targets, sources, target)
+        indptr = np.zeros(self.num_nodes_dict[owner] + 1, dtype=np.int64)
+        np.cumsum(np.bincount(keys, minlength=len(indptr) - 1), out=indptr[1:])
+        return indptr, values[np.argsort(keys, kind="stable")]
+
+    def original_ids(self, ids: Any, *, type: str | None = None) -> np.ndarray:  # noqa: A002
+        """What nodes were called in the input: numbers, or strings."""
+        self._node(type)
+        found = self._native.original_ids(type, to_ids(ids))
+        return np.array(found) if found else np.array([], dtype=np.int64)
+
+    def lookup(self, keys: Iterable[int | str], *, type: str | None = None) -> np.ndarray:  # noqa: A002
+        """The ids of nodes by what they were called in the input; -1 where there is no such node."""
+        self._node(type)
+        keys = keys if isinstance(keys, (list, tuple)) else to_numpy(keys).tolist()
+        return self._native.lookup(type, [key.item() if isinstance(key, np.generic) else key for key in keys])
+
+    def partition_ids(self, ids: Any, *, type: str | None = None) -> np.ndarray:  # noqa: A002
+        """The partition that owns each node."""
+        self._node(type)
+        return self._native.partition_ids(type, to_ids(ids))
+
+    def pyg_stores(self) -> tuple[Any, Any]:
+        """A ``FeatureStore`` and a ``GraphStore`` for torch_geometric's own loaders."""
+        need("torch_geometric", "pyg_stores")
+        from graphmill import pyg
+
+        return pyg.FeatureStore(self), pyg.GraphStore(self)
+
+    def pyg_sampler(
+        self, num_neighbors: Any, *, replace: bool = False, weight_attr: str | None = None, direction: str | None = None
+    ) -> Any:
+        """A ``BaseSampler`` for torch_geometric's ``NodeLoader`` and ``LinkLoader``.
+
+        Args:
+            num_neighbors: Neighbours per node in each hop, -1 for all; or a dict of such lists by edge type.
+            replace: An edge may be drawn twice.
+            weight_attr: Any name: edges are drawn by the dataset's weights.
+            direction: ``"in"`` or ``"out"``; the dataset's own unless told otherwise.
+        """
+        need("torch_geometric", "pyg_sampler")
+        from graphmill import pyg
+
+        return pyg.Sampler(self, num_neighbors, replace=replace, weight_attr=weight_attr, direction=direction)
+
+
+def _features(one: dict[str, Any]) -> dict[str, FeatureInfo]:
+    return {name: FeatureInfo(dtype, tuple(shape)) for name, dtype, shape in one["features"]}

@@ -1,0 +1,408 @@
+"""Loaders: epochs of batches.
+
+All of them take the arguments of :class:`graphmill._arguments.Common` by keyword; ``docs/python.md`` has the table.
+"""
+
+import json
+import math
+import os
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+from graphmill import _arguments
+from graphmill._arguments import Common, Seeds
+from graphmill.batch import Assembler
+from graphmill.dataset import Dataset, EdgeType
+
+
+@dataclass(frozen=True)
+class NegativeSampling:
+    """How negative links are drawn.
+
+    Args:
+        mode: ``"binary"`` draws both ends, ``"triplet"`` targets for the given sources.
+        amount: How many for each given link.
+        strict: Refuse edges of the graph, in up to 32 attempts for each negative.
+        weighted: Draw nodes by the dataset's node weights.
+    """
+
+    mode: str
+    amount: float = 1
+    strict: bool = False
+    weighted: bool = False
+
+    @classmethod
+    def cast(cls, given: Any) -> "NegativeSampling | None":
+        """From the name of a mode, a dict, or torch_geometric's class of this name."""
+        if given is None or isinstance(given, cls):
+            return given
+        if isinstance(given, str):
+            given = {"mode": given}
+        if isinstance(given, Mapping):
+            return cls(**given)
+        if getattr(given, "src_weight", None) is not None or getattr(given, "dst_weight", None) is not None:
+            raise ValueError("negatives are drawn by the dataset's node weights: graphmill.NegativeSampling(weighted=True)")
+        mode = getattr(given, "mode", None)
+        if mode is None:
+            raise ValueError(f"neg_sampling is {given!r}, expected \"binary\", \"triplet\" or a NegativeSampling")
+        return cls(getattr(mode, "value", mode), given.amount)
+
+    def __post_init__(self):
+        if self.mode not in ("binary", "triplet"):
+            raise ValueError(f"the mode of neg_sampling is {self.mode!r}, expected \"binary\" or \"triplet\"")
+        if self.amount <= 0 or (self.mode == "triplet" and self.amount != math.ceil(self.amount)):
+            kind = "a whole number above 0" if self.mode == "triplet" else "a number above 0"
+            raise ValueError(f"the amount of neg_sampling is {self.amount}, expected {kind}")
+
+    def _config(self) -> dict[str, Any]:
+        amount = float(self.amount) if self.mode == "binary" else int(self.amount)
+        return {self.mode: {"amount": amount, "strict": self.strict, "weighted": self.weighted}}
+
+
+class Loader:
+    """What all loaders do; made by its subclasses.
+
+    Iterating gives the batches of the next epoch. ``len`` is the number of batches of this rank.
+    """
+
+    def __init__(
+        self, data: Dataset, task: dict[str, Any], expand: dict[str, Any], seeds: Seeds, common: Common, shape: dict[str, Any]
+    ):
+        self.data = data
+        self.batch_size = common["batch_size"]
+        self._config = json.dumps(_config(data, task, expand, common))
+        even = common["even"] if common["even"] is not None else common["world_size"] > 1
+        self._options = {
+            "output": common["output"], "positions": seeds.positions, "batch_size": int(common["batch_size"]),
+            "shuffle": bool(common["shuffle"]), "drop_last": bool(common["drop_last"]),
+            "threads": int(common["num_threads"]), "ordered": bool(common["ordered"]),
+            "prefetch": int(common["prefetch"]), "rank": common["rank"], "world_size": common["world_size"], "even": even,
+        }  # fmt: skip
+        self._seeds = seeds.seeds
+        self._assemble = Assembler(
+            output=common["output"],
+            homogeneous=data.homogeneous,
+            seed_type=seeds.type,
+            reverse=(common["direction"] or data.edge_dir) == "out",
+            evened=even and common["world_size"] > 1,
+            pin_memory=common["pin_memory"],
+            transform=common["transform"],
+            **shape,
+        )
+        self._epoch = 0
+        self._under_way: weakref.ref[Epoch] | None = None
+        # Where an iteration stood that was left early, and one that was resumed and not begun yet.
+        self._left: str | None = None
+        self._resumed: Any = None
+        self._process = os.getpid()
+        self._core = self._make()
+
+    def _make(self) -> Any:
+        return self.data._native.loader(self._config, self._seeds, **self._options)
+
+    @property
+    def _native(self) -> Any:
+        if self._process != os.getpid():
+            # A forked child has none of its parent's threads and connections.
+            self._core, self._resumed, self._process = self._make(), None, os.getpid()
+        if self._core is None:
+            raise ValueError("this loader is closed")
+        return self._core
+
+    def __len__(self) -> int:
+        return len(self._native)
+
+    def __iter__(self) -> Iterator[Any]:
+        native = self._native
+        if self._resumed is not None:
+            batches, self._resumed = self._resumed, None
+        else:
+            batches = native.epoch(self._epoch)
+            self._epoch += 1
+        self._left = None
+        epoch = Epoch(self, batches)
+        self._under_way = weakref.ref(epoch)
+        return epoch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loader stands: after the last batch that was handed out."""
+        native = self._native
+        epoch = self._under_way() if self._under_way is not None else None
+        if self._resumed is not None:
+            state = self._resumed.state()
+        elif epoch is not None:
+            state = epoch._batches.state()
+        else:
+            state = self._left or native.state(self._epoch)
+        return json.loads(state)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Makes the next iteration go on from a state of this loader, or of one like it with any number of ranks."""
+        if not isinstance(state, Mapping):
+            raise ValueError(f"a loader's state is a dict, not {type(state).__name__}")
+        self._resumed = self._native.resume(json.dumps(dict(state)))
+        self._epoch = state["epoch"] + 1
+        self._under_way = self._left = None
+
+    def close(self) -> None:
+        """Stops what is under way, and lets go of it."""
+        epoch = self._under_way() if self._under_way is not None else None
+        if epoch is not None:
+            epoch._batches = iter(())
+        self._core = self._resumed = self._under_way = None
+        self._process = os.getpid()
+
+    def __enter__(self) -> "Loader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.data!r}, batch_size={self.batch_size}, batches={len(self)})"
+
+
+class Epoch:
+    """The batches of one epoch. After a batch that failed the others follow."""
+
+    def __init__(self, loader: Loader, batches: Any):
+        self._loader = loader
+        self._batches = batches
+        self._assemble = loader._assemble
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            parts = next(self._batches)
+        except StopIteration:
+            self._end(None)
+            raise
+        return self._assemble(parts)
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __del__(self):
+        if getattr(self, "_loader", None) is not None:
+            self._end(self._batches)
+
+    def _end(self, left: Any) -> None:
+        """Tells the loader where this stood, unless another iteration has begun."""
+        under_way = self._loader._under_way
+        if under_way is None or under_way() not in (self, None):
+            return
+        self._loader._under_way = None
+        if left is not None and self._loader._process == os.getpid():
+            try:
+                self._loader._left = left.state()
+            except RuntimeError:
+                # Another thread waits for it, or it is a parent's.
+                self._loader._left = None
+
+
+class NeighborLoader(Loader):
+    """Batches of seed nodes with neighbours sampled hop by hop, as torch_geometric's loader of this name.
+
+    Args:
+        data: The dataset.
+        num_neighbors: Neighbours per node in each hop, -1 for all; or a dict of such lists by edge type.
+        input_nodes: A split, ids, a mask, or ``None`` for all nodes; of a heterogeneous dataset a node type, or a pair of
+            node type and any of those.
+        **common: See ``docs/python.md``.
+    """
+
+    def __init__(self, data: Dataset, num_neighbors: Any, input_nodes: Any = None, **common: Unpack[Common]):
+        _check(data)
+        arguments = _arguments.common(common)
+        seeds = _arguments.nodes(data, input_nodes)
+        expand = {"neighbors": _hops(data, num_neighbors, arguments)}
+        super().__init__(data, {"nodes": {"type": seeds.type}}, expand, seeds, arguments, {"task": "nodes"})
+
+
+class SubgraphLoader(Loader):
+    """Batches of seed nodes with all edges among them, or among what ``num_neighbors`` finds.
+
+    Args:
+        data: The dataset.
+        input_nodes: As for :class:`NeighborLoader`.
+        num_neighbors: As for :class:`NeighborLoader`; without it, the seeds alone.
+        **common: See ``docs/python.md``.
+    """
+
+    def __init__(self, data: Dataset, input_nodes: Any = None, num_neighbors: Any = (), **common: Unpack[Common]):
+        _check(data)
+        arguments = _arguments.common(common)
+        seeds = _arguments.nodes(data, input_nodes)
+        expand = {"induced": _hops(data, num_neighbors, arguments)}
+        super().__init__(data, {"nodes": {"type": seeds.type}}, expand, seeds, arguments, {"task": "nodes"})
+
+
+class PPRLoader(Loader):
+    """Batches of seed nodes with the nodes of highest personalised PageRank of each.
+
+    Args:
+        data: The dataset.
+        input_nodes: As for :class:`NeighborLoader`.
+        alpha: The chance to go back to the seed.
+        eps: The error per degree.
+        max_ppr_nodes: The most nodes kept per seed and node type; or a dict by node type, others keep none.
+        num_neighbors_per_hop: The most neighbours fetched of a node and edge type.
+        top_up: Fill free places with the nodes of largest residual.
+        **common: See ``docs/python.md``.
+    """
+
+    def __init__(
+        self,
+        data: Dataset,
+        input_nodes: Any = None,
+        *,
+        alpha: float = 0.5,
+        eps: float = 1e-4,
+        max_ppr_nodes: int | Mapping[str, int] = 50,
+        num_neighbors_per_hop: int = 1000,
+        top_up: bool = False,
+        **common: Unpack[Common],
+    ):
+        _check(data)
+        arguments = _arguments.common(common)
+        seeds = _arguments.nodes(data, input_nodes)
+        ppr = {
+            "alpha": float(alpha), "eps": float(eps), "top_up": bool(top_up),
+            "max_nodes": dict(max_ppr_nodes) if isinstance(max_ppr_nodes, Mapping) else int(max_ppr_nodes),
+            "neighbors_per_hop": int(num_neighbors_per_hop),
+        }  # fmt: skip
+        super().__init__(data, {"nodes": {"type": seeds.type}}, {"ppr": ppr}, seeds, arguments, {"task": "nodes"})
+
+
+class LinkNeighborLoader(Loader):
+    """Batches of seed links with neighbours of both ends, as torch_geometric's loader of this name.
+
+    Args:
+        data: The dataset.
+        num_neighbors: As for :class:`NeighborLoader`.
+        edge_label_index: Pairs as ``[2, P]``, or ``None`` for all edges; of a heterogeneous dataset an edge type, or a pair
+            of edge type and pairs.
+        edge_label: A class for each pair.
+        neg_sampling: ``"binary"``, ``"triplet"``, or a :class:`NegativeSampling`, this package's or torch_geometric's.
+        neg_sampling_ratio: Binary negatives for each pair.
+        **common: See ``docs/python.md``.
+    """
+
+    def __init__(
+        self,
+        data: Dataset,
+        num_neighbors: Any,
+        edge_label_index: Any = None,
+        edge_label: Any = None,
+        neg_sampling: Any = None,
+        neg_sampling_ratio: float | None = None,
+        **common: Unpack[Common],
+    ):
+        _check(data)
+        arguments = _arguments.common(common)
+        seeds = _arguments.links(data, edge_label_index, edge_label)
+        negatives = NegativeSampling.cast(neg_sampling)
+        if neg_sampling_ratio:
+            if negatives is not None:
+                raise ValueError("give neg_sampling or neg_sampling_ratio, not both")
+            negatives = NegativeSampling("binary", neg_sampling_ratio)
+        binary = negatives is not None and negatives.mode == "binary"
+        triplet = negatives is not None and not binary
+        if triplet and edge_label is not None:
+            raise ValueError("triplets have no edge_label: leave it out, or use binary negatives")
+        if binary and edge_label is not None:
+            src, dst, classes = seeds.seeds
+            # 0 is for negatives. As in torch_geometric, classes that leave it free stay as they are; the sampler adds 1.
+            seeds = seeds._replace(seeds=(src, dst, classes - 1 if len(classes) and classes.min() > 0 else classes))
+        shape = {
+            "task": "links", "float_labels": binary and edge_label is None, "given_labels": edge_label is not None,
+            "one_negative": triplet and negatives.amount == 1,
+        }  # fmt: skip
+        task = {"links": {"type": seeds.type, "negatives": negatives and negatives._config()}}
+        expand = {"neighbors": _hops(data, num_neighbors, arguments)}
+        super().__init__(data, task, expand, seeds, arguments, shape)
+
+
+class AnchorLinkLoader(Loader):
+    """Batches of anchor nodes with neighbours of the anchors and of what label edges link them to.
+
+    Args:
+        data: The dataset.
+        num_neighbors: As for :class:`NeighborLoader`.
+        input_nodes: The anchors: a split, ids, a mask, or ``None`` for all nodes of their type.
+        positive: The label edge type from anchors to what they should be linked to, or several.
+        negative: The label edge type to what they should not, one for each positive type.
+        max_labels: The most labels of an anchor and edge type.
+        **common: See ``docs/python.md``.
+    """
+
+    def __init__(
+        self,
+        data: Dataset,
+        num_neighbors: Any,
+        input_nodes: Any = None,
+        *,
+        positive: EdgeType | Sequence[EdgeType],
+        negative: EdgeType | Sequence[EdgeType] | None = None,
+        max_labels: int | None = None,
+        **common: Unpack[Common],
+    ):
+        _check(data)
+        arguments = _arguments.common(common)
+        positives = _arguments.edge_types(positive, "positive")
+        negatives = [None] * len(positives) if negative is None else _arguments.edge_types(negative, "negative")
+        if len(negatives) != len(positives):
+            raise ValueError(f"there are {len(positives)} positive and {len(negatives)} negative types; give equally many")
+        for edge_type in [*positives, *filter(None, negatives)]:
+            data._edge(edge_type)
+        anchor = positives[0][0]
+        typed = isinstance(input_nodes, (tuple, list)) and len(input_nodes) == 2 and isinstance(input_nodes[0], str)
+        named = isinstance(input_nodes, str) and input_nodes in data.node_types
+        if (typed and input_nodes[0] != anchor) or (named and input_nodes != anchor):
+            raise ValueError(f"anchors are of type {anchor!r}, where {positives[0]} begins, not {input_nodes!r}")
+        seeds = _arguments.nodes(data, input_nodes if typed or named else (anchor, input_nodes))
+        supervision = [
+            {"positive": list(positive), "negative": negative and list(negative)}
+            for positive, negative in zip(positives, negatives, strict=True)
+        ]
+        task = {"anchors": {"supervision": supervision, "max_labels": max_labels}}
+        expand = {"neighbors": _hops(data, num_neighbors, arguments)}
+        super().__init__(data, task, expand, seeds, arguments, {"task": "anchors", "supervision": positives})
+
+
+def _check(data: Any) -> None:
+    if not isinstance(data, Dataset):
+        made = "make a dataset of it with graphmill.from_pyg(data, out=...)"
+        hint = made if hasattr(data, "edge_index") or hasattr(data, "edge_types") else "open one with graphmill.open(path)"
+        raise TypeError(f"a loader takes a graphmill.Dataset, not {type(data).__name__}; {hint}")
+
+
+def _hops(data: Dataset, num_neighbors: Any, common: Common) -> dict[str, Any]:
+    fanouts = _arguments.fanouts(data, num_neighbors)
+    weighted = common["weight_attr"] is not None
+    if weighted and not any(edge["weights"] for edge in _arguments.walked(data, fanouts)):
+        raise ValueError(f"weight_attr is {common['weight_attr']!r}, but no edge type that is walked has weights")
+    return {"fanouts": fanouts, "replace": bool(common["replace"]), "weighted": weighted}
+
+
+def _config(data: Dataset, task: dict[str, Any], expand: dict[str, Any], common: Common) -> dict[str, Any]:
+    """A sampler's configuration (``docs/sampling.md``, section 9)."""
+    if common["direction"] not in (None, "in", "out"):
+        raise ValueError(f"direction is {common['direction']!r}, expected \"in\" or \"out\"")
+    node_features, edge_features = _arguments.features(data, common["features"])
+    config = {
+        "task": task, "expand": expand, "direction": common["direction"], "seed": int(common["seed"]),
+        "features": node_features, "edge_features": edge_features,
+        "labels": bool(common["labels"]) and any(node["label"] for node in data._about["nodes"]),
+    }  # fmt: skip
+    if "ppr" in expand:
+        return {**config, "edge_features": []}
+    fanouts = next(iter(expand.values()))["fanouts"]
+    edges = _arguments.walked(data, fanouts)
+    walked_features = {name for edge in edges for name, _, _ in edge["features"]}
+    config["edge_features"] = [name for name in edge_features if name in walked_features]
+    return {**config, "edge_ids": bool(edges) and all(edge["edge_ids"] for edge in edges)}

@@ -1,0 +1,128 @@
+"""Datasets made from arrays and torch_geometric's objects, and what is read from them."""
+
+import json
+
+import numpy as np
+import packages
+import pytest
+import torch
+from packages import CITES, LIKES, WRITES
+
+import graphmill
+
+
+def test_what_went_in_is_what_is_read(tmp_path):
+    rng = np.random.default_rng(1)
+    src, dst = rng.integers(20, size=50), rng.integers(20, size=50)
+    x, weight = rng.random((20, 3), dtype=np.float32), rng.random(50, dtype=np.float32)
+    data = graphmill.from_edges(
+        torch.from_numpy(src), dst.tolist(), out=tmp_path / "g", x=torch.from_numpy(x), y=range(20), edge_weight=weight,
+        train=[3, 1], test=np.arange(20) > 15,
+    )  # fmt: skip
+    assert (data.num_nodes, data.num_edges, data.num_features, data.num_classes) == (20, 50, 3, 20)
+    assert data.splits == {"train": 2, "test": 4} and data.node_types is None and data.homogeneous
+    assert np.array_equal(data.features(), x) and np.array_equal(data.features([4, 4, 2]), x[[4, 4, 2]])
+    assert np.array_equal(data.labels([7]), [7])
+    assert np.array_equal(data.features([0, 49], name="edge_weight"), weight[[0, 49]])
+    assert data.node_ids("train").tolist() == [1, 3] and len(data.node_ids()) == 20
+    assert sorted(map(tuple, data.edge_index().T)) == sorted(zip(src, dst, strict=True))
+    indptr, indices = data.edge_index(layout="csr")
+    assert [sorted(indices[indptr[node] : indptr[node + 1]]) for node in range(20)] == [
+        sorted(dst[src == node]) for node in range(20)
+    ]
+    assert data.original_ids([5, 3]).tolist() == [5, 3] and data.lookup([3, 99]).tolist() == [3, -1]
+    assert data.partition_ids([0, 19]).tolist() == [0, 0] and len(data.fingerprint) == 32
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64"])
+def test_element_types_stay(tmp_path, dtype):
+    x = torch.arange(12).reshape(4, 3).to(getattr(torch, dtype))
+    data = graphmill.from_edges([0, 1], [2, 3], out=tmp_path / "g", x=x)
+    (batch,) = graphmill.NeighborLoader(data, [1], [3, 0], batch_size=2, output="torch")
+    assert batch.x.dtype == x.dtype and torch.equal(batch.x[:2], x[[3, 0]])
+
+
+def test_shares_of_ranks_are_the_whole_in_order(tmp_path):
+    data = packages.homogeneous(tmp_path / "g", parts=3)
+    for split in (None, "train"):
+        shares = [data.node_ids(split, rank=rank, world_size=4) for rank in range(4)]
+        assert np.array_equal(np.concatenate(shares), data.node_ids(split))
+    assert data.num_partitions == 3 and set(data.partition_ids(range(300))) == {0, 1, 2}
+    with pytest.raises(ValueError, match="world size"):
+        data.node_ids(rank=1)
+
+
+def test_labels_of_several_values_and_of_fractions(tmp_path):
+    data = graphmill.from_edges([0], [1], out=tmp_path / "m", y=np.eye(2, dtype=np.float32))
+    assert data.num_classes == 2 and np.array_equal(data.labels(), np.eye(2))
+    data = graphmill.from_edges([0], [1], out=tmp_path / "f", y=np.array([[0.5], [1.5]], dtype=np.float32))
+    assert data.labels().tolist() == [0.5, 1.5]
+
+
+def test_several_types(tmp_path):
+    data = packages.heterogeneous(tmp_path / "h", parts=2)
+    assert data.node_types == ["author", "paper"] and WRITES in data.edge_types
+    assert data.num_features == {"author": 8, "paper": 4} and data.num_classes == {"author": 0, "paper": 3}
+    assert data.num_nodes_dict == {"author": 80, "paper": 120} and data.splits["author"] == {"train": 40}
+    with pytest.raises(ValueError, match="name a node type; there are: 'author', 'paper'"):
+        data.features()
+    with pytest.raises(ValueError, match="there is no node type 'book'"):
+        data.node_ids(type="book")
+    with pytest.raises(ValueError, match="needs a node type"):
+        graphmill.NeighborLoader(data, [2], "train" and [1, 2])
+    with pytest.raises(ValueError, match="never"):
+        graphmill.NeighborLoader(data, {LIKES: [2]}, "author")
+    with pytest.raises(ValueError, match="anchors are of type 'author'"):
+        graphmill.AnchorLinkLoader(data, [2], "paper", positive=LIKES)
+
+
+def test_walked_outward_messages_still_flow_to_the_seeds(workshop):
+    (workshop.path / "writes.csv").write_text("src,dst\n0,0\n0,1\n1,1\n2,0\n")
+    workshop.ingest('layout = "both"\n[[edges]]\ntype = "author:writes:paper"\nfiles = "writes.csv"\n')
+    data = graphmill.open(workshop.path / "out")
+    (batch,) = graphmill.NeighborLoader(data, [-1], ("author", [0, 1]), batch_size=2, direction="out", output="torch")
+    (edge_type,) = batch.edge_types
+    assert edge_type == ("paper", "rev_writes", "author")
+    papers, authors = batch[edge_type].edge_index
+    pairs = zip(batch["author"].n_id[authors].tolist(), batch["paper"].n_id[papers].tolist(), strict=True)
+    assert sorted(pairs) == [(0, 0), (0, 1), (1, 1)]
+    (batch,) = graphmill.NeighborLoader(data, [-1], ("paper", [0]), batch_size=1, output="torch")
+    assert batch.edge_types == [("author", "writes", "paper")]
+
+
+def test_original_ids_of_strings(workshop):
+    (workshop.path / "knows.csv").write_text("src,dst\nbob,alice\ncarol,bob\n")
+    workshop.ingest('[[nodes]]\nid_type = "string"\n[[edges]]\nfiles = "knows.csv"\n')
+    data = graphmill.open(workshop.path / "out")
+    assert data.original_ids([2, 0]).tolist() == ["carol", "alice"]
+    assert data.lookup(["bob", "dave"]).tolist() == [1, -1] and data.lookup([7]).tolist() == [-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"src": [0, 1], "dst": [1]}, "2 sources and 1 targets"),
+        ({"src": [0], "dst": None}, "dst is missing"),
+        ({"src": [0], "dst": [1], "x": np.zeros((3, 2)), "y": [1, 2]}, "equally many"),
+        ({"src": [0], "dst": [-1]}, "row 1"),
+        ({"src": [0], "dst": [5], "num_nodes": 3}, "5"),
+        ({"src": [0], "dst": [1], "edge_attr": np.zeros((4, 2))}, "4 rows for 1 edges"),
+        ({"src": [0], "dst": [1], "x": np.array(["a", "b"])}, "cannot hold"),
+        ({"src": [0], "dst": [1], "train": np.zeros((2, 2), bool)}, "choose a column"),
+        ({"src": {CITES: ([0], [1])}, "x": np.zeros((2, 2))}, "dict by type"),
+        ({"src": {"cites": ([0], [1])}}, "not an edge type"),
+        ({"src": [0], "dst": [1], "parts": 0}, "parts"),
+    ],
+    ids=str,
+)
+def test_mistakes_leave_nothing_behind(tmp_path, arguments, words):
+    dst = arguments.pop("dst", None)
+    with pytest.raises(ValueError, match=words):
+        graphmill.from_edges(arguments.pop("src"), dst, out=tmp_path / "g", **arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_binary_reads_what_was_made(workshop):
+    packages.homogeneous(workshop.path / "out")
+    told = json.loads(workshop.run("inspect", "out", "--json", "--verify").stdout)
+    assert told["fingerprint"] == graphmill.open(workshop.path / "out").fingerprint

@@ -1,0 +1,240 @@
+"""Attribute by attribute the same as torch_geometric's own loaders, which a small sampler in plain Python drives.
+
+Its compiled samplers have no wheels; `NodeLoader` and `LinkLoader`, which make batches of what a sampler finds, are its own.
+All neighbours are taken, so that nothing is left to chance; what fixtures/pyg recorded of its samplers is compared in
+test_pyg.py.
+"""
+
+import packages
+import pytest
+import torch
+from packages import CITES, REV, WRITES
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.loader import LinkLoader, NodeLoader
+from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NegativeSampling, SamplerOutput
+from torch_geometric.sampler.neighbor_sampler import edge_sample
+
+import graphmill
+
+
+class AllNeighbors(BaseSampler):
+    """Takes all neighbours hop by hop: nodes in order of discovery, edges in order of target, source, id."""
+
+    def __init__(self, edges: dict, hops: int, num_nodes: dict, homogeneous: bool):
+        self.edges, self.hops, self.num_nodes, self.homogeneous = edges, hops, num_nodes, homogeneous
+        self.lists = {}
+        for edge_type, (sources, targets) in edges.items():
+            lists = self.lists[edge_type] = {}
+            for source, target, edge in sorted(zip(sources.tolist(), targets.tolist(), range(len(sources)))):
+                lists.setdefault(target, []).append((source, edge))
+
+    def sample_from_nodes(self, index, **_):
+        output = self.sample({index.input_type or "node": index.node.tolist()})
+        output.metadata = (index.input_id, None)
+        return output
+
+    def sample_from_edges(self, index, neg_sampling=None):
+        def sample(seeds, _):
+            seeds = seeds if isinstance(seeds, dict) else {"node": seeds}
+            return self.sample({name: nodes.tolist() for name, nodes in seeds.items()})
+
+        num_nodes = self.num_nodes["node"] if self.homogeneous else self.num_nodes
+        return edge_sample(index, sample, num_nodes, disjoint=False, neg_sampling=neg_sampling)
+
+    def sample(self, seeds: dict):
+        node = {name: list(seeds.get(name, [])) for name in self.num_nodes}
+        place = {name: {id: row for row, id in enumerate(ids)} for name, ids in node.items()}
+        begin = dict.fromkeys(node, 0)
+        found = {name: ([], [], []) for name in self.edges}
+        num_nodes = {name: [len(ids)] for name, ids in node.items()}
+        num_edges = {name: [] for name in self.edges}
+        for _ in range(self.hops):
+            frontier = {name: range(begin[name], len(ids)) for name, ids in node.items()}
+            begin = {name: len(ids) for name, ids in node.items()}
+            for edge_type in sorted(self.edges):
+                source_type, _, target_type = edge_type
+                row, col, edge = found[edge_type]
+                before = len(row)
+                for target in frontier[target_type]:
+                    for source, id in self.lists[edge_type].get(node[target_type][target], []):
+                        if source not in place[source_type]:
+                            place[source_type][source] = len(node[source_type])
+                            node[source_type].append(source)
+                        row.append(place[source_type][source]), col.append(target), edge.append(id)
+                num_edges[edge_type].append(len(row) - before)
+            for name, ids in node.items():
+                num_nodes[name].append(len(ids) - begin[name])
+        tensors = lambda part: {name: torch.tensor(lists[part], dtype=torch.long) for name, lists in found.items()}  # noqa: E731
+        parts = [{name: torch.tensor(ids, dtype=torch.long) for name, ids in node.items()}, *map(tensors, range(3))]
+        parts += [None, num_nodes, num_edges]
+        if not self.homogeneous:
+            return HeteroSamplerOutput(*parts)
+        return SamplerOutput(*(part and next(iter(part.values())) for part in parts))
+
+
+def assert_same(ours, theirs) -> None:
+    """The same class, attributes, types, shapes and values."""
+    assert type(ours) is type(theirs)
+    ours, theirs = ours.to_dict(), theirs.to_dict()
+    stores = [(name, ours[name], theirs[name]) for name in theirs if name != "_global_store"]
+    if not any(isinstance(store, dict) for _, store, _ in stores):
+        stores = [("data", ours, theirs)]
+    assert {name for name in ours if ours[name] != {}} == {name for name in theirs if theirs[name] != {}}
+    for name, mine, other in stores:
+        assert set(mine) == set(other), name
+        for key, value in other.items():
+            assert type(mine[key]) is type(value), (name, key)
+            if isinstance(value, torch.Tensor):
+                assert mine[key].dtype == value.dtype and mine[key].shape == value.shape, (name, key)
+                assert torch.equal(mine[key], value), (name, key)
+            else:
+                assert mine[key] == value, (name, key)
+
+
+@pytest.fixture(scope="module")
+def cites():
+    generator = torch.Generator().manual_seed(3)
+    edges = torch.randint(60, (2, 200), generator=generator)
+    data = Data(edge_index=edges, x=torch.rand(60, 5, generator=generator), y=torch.arange(60) % 3)
+    data.edge_attr = torch.rand(200, 2, generator=generator)
+    data.train_mask = torch.arange(60) % 2 == 0
+    return data
+
+
+@pytest.fixture(scope="module")
+def stored(cites, tmp_path_factory):
+    return graphmill.from_pyg(cites, out=tmp_path_factory.mktemp("pyg") / "cites")
+
+
+def without_masks(batch):
+    del batch.train_mask
+    return batch
+
+
+def reference(data, hops: int = 2) -> AllNeighbors:
+    return AllNeighbors({("node", "to", "node"): tuple(data.edge_index)}, hops, {"node": data.num_nodes}, True)
+
+
+@pytest.mark.parametrize("nodes", [None, torch.tensor([5, 3, 44, 8, 21, 30, 2]), "mask"], ids=["all", "ids", "mask"])
+def test_nodes_of_one_type(cites, stored, nodes):
+    theirs = NodeLoader(cites, reference(cites), cites.train_mask if nodes == "mask" else nodes, batch_size=4)
+    ours = graphmill.NeighborLoader(stored, [-1, -1], "train" if nodes == "mask" else nodes, batch_size=4)
+    assert len(ours) == len(theirs)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert_same(mine, without_masks(other))
+
+
+def test_links_of_one_type(cites, stored):
+    pairs = torch.tensor([[1, 3, 5, 9, 11], [2, 4, 6, 10, 12]])
+    for label in (None, torch.tensor([0, 1, 2, 1, 0]), torch.tensor([1, 1, 2, 1, 3])):
+        theirs = LinkLoader(cites, reference(cites), pairs, edge_label=label, batch_size=2)
+        ours = graphmill.LinkNeighborLoader(stored, [-1, -1], pairs, edge_label=label, batch_size=2)
+        for mine, other in zip(ours, theirs, strict=True):
+            compare_links(mine, without_masks(other))
+
+
+def compare_links(mine, other, drawn: bool = False) -> None:
+    """Theirs has the ends of links in order of id, and its own negatives: the structure is compared, and the ends' ids."""
+    assert set(mine.keys()) == set(other.keys())
+    for key, value in other.to_dict().items():
+        assert type(mine[key]) is type(value), key
+        if isinstance(value, torch.Tensor):
+            assert mine[key].dtype == value.dtype and mine[key].dim() == value.dim(), key
+    for key in ("edge_label_index", "src_index", "dst_pos_index", "dst_neg_index"):
+        if key in other:
+            assert mine[key].shape == other[key].shape, key
+            count = len(other.input_id)
+            if key in ("src_index", "dst_pos_index") or not drawn:
+                assert torch.equal(mine.n_id[mine[key]], other.n_id[other[key]]), key
+            elif key == "edge_label_index":
+                assert torch.equal(mine.n_id[mine[key]][:, :count], other.n_id[other[key]][:, :count]), key
+    assert torch.equal(mine.input_id, other.input_id)
+    if "edge_label" in other:
+        assert torch.equal(mine.edge_label, other.edge_label)
+
+
+@pytest.mark.parametrize(("mode", "labelled"), [("binary", False), ("binary", True), ("triplet", False)])
+@pytest.mark.parametrize("amount", [1, 2])
+def test_links_with_negatives(cites, stored, mode, amount, labelled):
+    pairs, negatives = torch.tensor([[1, 3, 5, 9], [2, 4, 6, 10]]), NegativeSampling(mode, amount)
+    label = torch.tensor([0, 3, 1, 0]) if labelled else None
+    theirs = LinkLoader(cites, reference(cites), pairs, edge_label=label, neg_sampling=negatives, batch_size=3)
+    ours = graphmill.LinkNeighborLoader(stored, [-1, -1], pairs, edge_label=label, neg_sampling=negatives, batch_size=3)
+    for mine, other in zip(ours, theirs, strict=True):
+        compare_links(mine, without_masks(other), drawn=True)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    stored = packages.heterogeneous(tmp_path_factory.mktemp("pyg") / "library")
+    data = HeteroData()
+    for name in stored.node_types:
+        data[name].x = torch.from_numpy(stored.features(type=name))
+    data["paper"].y = torch.from_numpy(stored.labels(type="paper"))
+    edges = {name: torch.from_numpy(stored.edge_index(type=name)) for name in (WRITES, CITES, REV)}
+    again = {}
+    for name, edge_index in edges.items():
+        data[name].edge_index = again[name] = edge_index
+    out = tmp_path_factory.mktemp("pyg") / "again"
+    return data, graphmill.from_pyg(data, out=out)
+
+
+def hetero_reference(data) -> AllNeighbors:
+    num_nodes = {name: data[name].num_nodes for name in data.node_types}
+    return AllNeighbors({name: tuple(data[name].edge_index) for name in data.edge_types}, 2, num_nodes, False)
+
+
+@pytest.mark.parametrize("nodes", ["paper", ("author", torch.tensor([4, 9, 1]))], ids=str)
+def test_nodes_of_several_types(library, nodes):
+    data, stored = library
+    theirs = NodeLoader(data, hetero_reference(data), nodes, batch_size=7)
+    ours = graphmill.NeighborLoader(stored, [-1, -1], nodes, batch_size=7)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert_same(mine, other)
+
+
+@pytest.mark.parametrize("mode", [None, "binary", "triplet"])
+def test_links_of_several_types(library, mode):
+    data, stored = library
+    negatives = mode and NegativeSampling(mode, 1)
+    pairs = (WRITES, torch.tensor([[0, 2, 4], [9, 8, 7]]))
+    (other,) = LinkLoader(data, hetero_reference(data), pairs, neg_sampling=negatives, batch_size=3)
+    (mine,) = graphmill.LinkNeighborLoader(stored, [-1, -1], pairs, neg_sampling=negatives, batch_size=3)
+    ours, theirs = mine.to_dict(), other.to_dict()
+    assert set(ours) == set(theirs)
+    for name, store in theirs.items():
+        assert set(ours[name]) == set(store), name
+        for key, value in store.items():
+            assert type(ours[name][key]) is type(value), (name, key)
+            if isinstance(value, torch.Tensor):
+                assert ours[name][key].dtype == value.dtype and ours[name][key].dim() == value.dim(), (name, key)
+
+
+def test_their_loaders_run_against_a_dataset(cites, stored):
+    feature_store, graph_store = stored.pyg_stores()
+    assert torch.equal(feature_store.get_tensor(None, "x", index=None), cites.x)
+    assert torch.equal(feature_store.get_tensor(None, "y", index=torch.tensor([4, 2])), cites.y[[4, 2]])
+    assert feature_store.get_tensor_size(None, "x") == (60, 5)
+    row, colptr = graph_store.get_edge_index(edge_type=None, layout="csc")
+    assert len(colptr) == 61 and len(row) == 200
+    loader = NodeLoader(stored.pyg_stores(), stored.pyg_sampler([-1, -1]), torch.arange(30), batch_size=8)
+    theirs = NodeLoader(cites, reference(cites), torch.arange(30), batch_size=8)
+    for mine, other in zip(loader, theirs, strict=True):
+        for key in ("x", "y", "edge_index", "n_id", "e_id", "input_id", "num_sampled_nodes", "num_sampled_edges"):
+            assert torch.equal(torch.as_tensor(mine[key]), torch.as_tensor(other[key])), key
+    torch.manual_seed(5)
+    drawn = [batch.n_id.tolist() for batch in NodeLoader(stored.pyg_stores(), stored.pyg_sampler([1]), torch.arange(9))]
+    torch.manual_seed(5)
+    again = [batch.n_id.tolist() for batch in NodeLoader(stored.pyg_stores(), stored.pyg_sampler([1]), torch.arange(9))]
+    assert drawn == again
+
+
+def test_their_loaders_run_in_workers_too(library):
+    _, stored = library
+    seeds = ("paper", torch.arange(20))
+    loader = NodeLoader(stored.pyg_stores(), stored.pyg_sampler([2, 2]), seeds, batch_size=8, num_workers=2)
+    assert [batch["paper"].batch_size for batch in loader] == [8, 8, 4]
+    links = (CITES, torch.tensor([[1, 2, 3], [4, 5, 6]]))
+    sampler = stored.pyg_sampler([2, 2])
+    for batch in LinkLoader(stored.pyg_stores(), sampler, links, neg_sampling="triplet", batch_size=3):
+        assert batch["paper"].dst_neg_index.shape == (3,)
