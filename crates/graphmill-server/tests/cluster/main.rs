@@ -1,5 +1,6 @@
 //! Servers and clients in one process, over real sockets.
 
+mod authority;
 mod backends;
 mod channels;
 mod equal;
