@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use graphmill_graph::{Dataset, Manifest};
 use graphmill_sample::Config;
 
-use crate::commands::rank::{Order, Pulled, SeedsName, TransportName};
+use crate::commands::rank::{Loading, Order, Pulled, SeedsName, TransportName};
 use crate::commands::sampler::SamplerArgs;
 use crate::context::Context;
 use crate::local::{Ranks, ServerOptions, Servers};
@@ -156,9 +156,7 @@ fn pull(
     let links = matches!(config.task, graphmill_sample::Task::Links { .. });
     let order = |rank: u32| {
         let own = args.seed_counts.get(rank as usize);
-        Order {
-            servers: servers.to_vec(),
-            transport: args.transport,
+        let loading = Loading {
             config: config.clone(),
             seeds: match own {
                 Some(&count) => SeedsName::First(count),
@@ -167,10 +165,19 @@ fn pull(
             },
             batch_size: args.batch_size as usize,
             prefetch: args.prefetch,
+            shuffle: true,
+            drop_last: false,
+            most: None,
+        };
+        Order {
+            servers: servers.to_vec(),
+            transport: args.transport,
             rank: if own.is_some() { 0 } else { rank },
             world_size: if own.is_some() { 1 } else { args.ranks },
+            loaders: vec![loading],
             epochs: None,
             seconds: Some(args.seconds + WARM),
+            each: false,
         }
     };
     let orders: Vec<Order> = (0..args.ranks).map(order).collect();
