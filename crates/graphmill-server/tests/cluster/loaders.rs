@@ -258,6 +258,24 @@ fn several_loaders_at_once_then_two_more() {
 }
 
 #[test]
+fn servers_that_have_no_batch_of_a_rank_are_not_asked() {
+    let store = Store::homogeneous(3);
+    let cluster = Cluster::start(&store.path, 3);
+    let remote = cluster.connect(Transport::Socket);
+    let channels = || -> usize { (0..3).map(|server| cluster.status(server).channels.len()).sum() };
+    for (nodes, asked) in [(0, 1), (8, 1), (16, 2), (24, 3), (80, 3)] {
+        let list = SeedList::Nodes((0..nodes).collect());
+        let options = Loading { shuffle: false, ..loading(8) };
+        let loader = Loader::remote(&remote, config(), list.clone(), options.clone()).unwrap();
+        assert!(bytes(loader.epoch(0)) == expected(&store, &config(), list, &options, 0));
+        // The first was asked for the number of seeds.
+        assert!(channels() <= asked + 1, "{nodes} nodes: {} channels", channels());
+        drop(loader);
+        eventually("they are closed", || channels() == 0);
+    }
+}
+
+#[test]
 fn leaving_early_going_back_and_two_epochs_side_by_side_do_no_harm() {
     let store = Store::homogeneous(2);
     let cluster = Cluster::start(&store.path, 2);

@@ -9,6 +9,7 @@ mod faults;
 mod leases;
 mod loaders;
 mod memory;
+mod patience;
 mod refusals;
 mod security;
 mod support;
