@@ -115,6 +115,13 @@ pub(crate) struct Pulled {
     pub(crate) done: bool,
 }
 
+impl Pulled {
+    /// What it took to make: bytes, and as much as 64 of them for each edge.
+    pub(crate) fn work(&self) -> u64 {
+        self.bytes + 64 * self.edges
+    }
+}
+
 pub(crate) fn run(args: &Args, _: &Context) -> anyhow::Result<ExitCode> {
     let order: Order = serde_json::from_str(&args.order)?;
     end_with_stdin();

@@ -99,3 +99,23 @@ fn status_shows_channels_and_the_watch_plane_answers_without_a_token() {
     }
     assert_eq!(server.stop(Signal::INT), Some(0));
 }
+
+#[test]
+fn benches_of_servers_print_what_they_measured() {
+    let place = Workplace::new();
+    graph(&place);
+    let measure = |line: &str| -> Value {
+        serde_json::from_str(&place.succeed(&format!("bench {line} --fanouts 5,3 --batch-size 64 --json --quiet")))
+            .unwrap()
+    };
+    let loader = measure("loader g4 --servers 2 --ranks 2 --seconds 0.5 --features");
+    assert!(loader["seeds_per_s"].as_f64().unwrap() > 0.0, "{loader}");
+    assert_eq!(loader["per_rank_seeds_per_s"].as_array().unwrap().len(), 2);
+    let fairness = measure("fairness g4 --mmap --seconds 1 --stop 1 --runs 2");
+    assert_eq!(fairness["seed_counts"], json!([3000, 300, 30]));
+    for key in ["fairness", "others_while_stopped"] {
+        assert!(fairness[key].as_f64().unwrap() > 0.0, "{fairness}");
+        assert_eq!(fairness[format!("{key}_by_run")].as_array().unwrap().len(), 2);
+    }
+    assert!(place.fail("bench fairness g4 --fanouts 5 --seed-counts 7").contains("two ranks"));
+}

@@ -97,6 +97,6 @@ fn table(pulled: &[Pulled]) -> String {
             size(told.shared_bytes),
         ]);
     }
-    let work: Vec<f64> = pulled.iter().map(|told| (told.bytes + 64 * told.edges) as f64).collect();
+    let work: Vec<f64> = pulled.iter().map(|told| told.work() as f64).collect();
     format!("{}\n\nFairness of the work served: {:.3} (Jain's index, 1 is equal).", sheet.render(), jain(&work))
 }
