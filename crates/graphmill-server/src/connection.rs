@@ -245,7 +245,7 @@ async fn write(queue: &mut Queue<'_>, writer: &mut FrameWriter) -> String {
         let began = Instant::now();
         let out = queue.current.insert(out);
         let written = queue.outlet.write(out, writer).await;
-        if out.batch().is_some() {
+        if out.is_batch() {
             queue.core.metrics.sent(began.elapsed());
         }
         queue.gone();
@@ -334,6 +334,7 @@ fn take_credit(
     }
     channel.attach(outlet);
     let now = Instant::now();
+    channel.lives.asked(channel.id, header.epoch, &credit.g);
     match core.work.scheduler(|scheduler| scheduler.credit(channel.id, header.epoch, &credit.g, now)) {
         Credited::Taken | Credited::Stale | Credited::Unknown => Ok(()),
         Credited::TooMany => Err(format!("channel {} asked for more batches at once than it may", channel.id)),

@@ -15,6 +15,7 @@ use graphmill_wire::{Header, Kind, Message, exchange, proto};
 use crate::Refusal;
 use crate::cluster::{Answered, Question, lock};
 use crate::core::Core;
+use crate::life::Life;
 use crate::outlet::BatchMemory;
 use crate::registry::Channel;
 use crate::scheduler::Turn;
@@ -44,6 +45,7 @@ pub(crate) struct Job {
     splits: Vec<Split>,
     began: Instant,
     sampled: Duration,
+    life: Life,
 }
 
 enum Stage {
@@ -110,9 +112,9 @@ pub(crate) fn begin(core: &Arc<Core>, turn: Turn, memory: &mut Memory) {
         core.work.scheduler(|scheduler| scheduler.abandoned(turn));
         return;
     };
-    let machine = Some(channel.backend.machine());
-    let began = Instant::now();
-    let job = Job { turn, channel, machine, stage: Stage::Begin, splits: Vec::new(), began, sampled: Duration::ZERO };
+    let (machine, life) = (Some(channel.backend.machine()), channel.lives.begun(turn.epoch, turn.g));
+    let (began, sampled) = (Instant::now(), Duration::ZERO);
+    let job = Job { turn, channel, machine, stage: Stage::Begin, splits: Vec::new(), began, sampled, life };
     run(core, Box::new(job), Vec::new(), memory);
 }
 
@@ -122,9 +124,9 @@ fn run(core: &Arc<Core>, mut job: Box<Job>, mut replies: Replies, memory: &mut M
         if core.channel_in_epoch(job.turn).is_none() {
             return job.abandon(core);
         }
-        let asking = Asking::new(core);
-        let outcome =
-            catch_unwind(AssertUnwindSafe(|| job.advance(core, std::mem::take(&mut replies), &asking, memory)));
+        let (asking, stage) = (Asking::new(core), job.life.stage());
+        let step = || job.advance(core, std::mem::take(&mut replies), &asking, memory);
+        let outcome = stage.in_scope(|| catch_unwind(AssertUnwindSafe(step)));
         match outcome {
             Ok(Ok(Progress::Filled)) => return job.finish(core),
             Ok(Ok(Progress::Unwanted)) => return job.abandon(core),
@@ -177,6 +179,7 @@ impl Job {
         loop {
             if machine.step(&plan)? == Step::Done {
                 self.sampled = self.began.elapsed();
+                self.life.sampled();
                 return self.gather(core, asking);
             }
             if core.cluster.is_whole() {
@@ -261,13 +264,13 @@ impl Job {
             }),
         };
         let work = machine.num_edges() * EDGE_WORK + bytes;
-        tracing::trace!(channel = channel.id, turn.epoch, turn.g, ?queued, sampled = ?self.sampled, ?gathered, bytes, "batch");
         channel.count(queued, self.sampled + gathered);
         core.metrics.batch(queued, self.sampled, gathered, machine.num_edges(), bytes);
         // Before it is sent: the client may take it at once.
         core.work.scheduler(|scheduler| scheduler.finished(turn, work, bytes));
+        let (header, life) = (self.header(Kind::Batch), std::mem::replace(&mut self.life, Life::unheard()));
         match channel.outlet() {
-            Some(outlet) if outlet.send_batch(self.header(Kind::Batch), head, memory, channel.id) => {}
+            Some(outlet) if outlet.send_batch(header, head, memory, channel.id, life.gathered(bytes)) => {}
             _ => core.work.scheduler(|scheduler| scheduler.consumed(channel.id, bytes)),
         }
         self.end(core);

@@ -11,6 +11,7 @@ use graphmill_wire::proto::{self, Code, Role};
 use graphmill_wire::{Header, Kind, Limits, Message};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
+use tracing::Instrument as _;
 
 use super::control::Control;
 use super::inbox::{Arrival, Inbox, lock};
@@ -296,7 +297,10 @@ impl Member {
             let Header { channel, epoch, g, body, .. } = frame.header;
             match frame.message {
                 Message::Batch(head) => {
-                    let buffer = match self.receive(&mut reader, &head, body, slots).await {
+                    let server = &self.control.endpoint;
+                    let span =
+                        tracing::trace_span!(target: "graphmill::batch", "received", %server, channel, epoch, g, body);
+                    let buffer = match self.receive(&mut reader, &head, body, slots).instrument(span).await {
                         Ok(buffer) => buffer,
                         Err(reason) => return reason,
                     };

@@ -87,7 +87,7 @@ async fn metrics(State(core): State<Arc<Core>>) -> impl IntoResponse {
     gauges.clients.set(core.registry.clients() as i64);
     gauges.running.set(core.work.scheduler(|scheduler| scheduler.running()) as i64);
     gauges.scratch_bytes.set(backends.iter().map(|backend| backend.scratch_bytes()).sum::<usize>() as i64);
-    match core.metrics.page() {
+    match core.metrics.page(&channels) {
         Ok(page) => Ok(([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], page)),
         Err(_) => Err(StatusCode::INTERNAL_SERVER_ERROR),
     }

@@ -350,6 +350,32 @@ fn the_numbers_on_the_page_are_those_of_the_batches_that_were_pulled() {
 }
 
 #[test]
+fn a_channel_has_numbers_of_its_own_until_it_ends() {
+    let store = Store::homogeneous(1);
+    let cluster = Cluster::start(&store.path, 1);
+    let numbers = || cluster.run(page(&cluster.addresses()[0], None, "/metrics")).1;
+    let remote = cluster.connect(Transport::Socket);
+    let loader = Loader::remote(&remote, config(), seeds(), loading(16)).unwrap();
+    assert_eq!(loader.epoch(0).map(Result::unwrap).count(), loader.len());
+    let channel = cluster.status(0).channels[0].channel;
+    let of = |name: &str| format!("graphmill_channel_{name}_total{{channel=\"{channel}\"}}");
+    let shown = numbers();
+    assert_eq!(metric(&shown, &of("batches")), loader.len() as u64);
+    assert_eq!(metric(&shown, &of("slow_batches")), 0);
+    assert!(shown.contains(&of("batch_seconds")) && shown.ends_with("# EOF\n"), "{shown}");
+    drop(loader);
+    eventually("its series end with it", || !numbers().contains("{channel="));
+
+    // However many there are, the page has an end.
+    for _ in 0..300 {
+        cluster.open(0, Opening { nodes: 4, ..Opening::default() });
+    }
+    let shown = numbers();
+    assert_eq!(metric(&shown, "graphmill_channels"), 300);
+    assert_eq!(shown.matches("graphmill_channel_batches_total{channel=").count(), 256);
+}
+
+#[test]
 fn the_address_for_watching_tells_health_and_numbers_and_nothing_else() {
     let authority = Authority::new("servers");
     let store = Store::homogeneous(1);
