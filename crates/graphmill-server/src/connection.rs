@@ -42,7 +42,7 @@ pub(crate) struct Greeting {
 /// Serves a connection until it ends.
 pub(crate) async fn serve(core: Arc<Core>, greeting: Arc<Greeting>, stream: Stream, peer: PeerInfo) {
     let shares_memory = matches!(stream, Stream::Unix(_)) && peer.uid == Some(rustix::process::geteuid().as_raw());
-    let (mut reader, mut writer) = graphmill_net::split(stream, graphmill_wire::VERSION, Limits::SERVER);
+    let (mut reader, mut writer) = graphmill_net::split(stream, graphmill_wire::GREETING, Limits::SERVER);
     let greeted = timeout(GREETING, greet(&core, &greeting, &mut reader, &mut writer, shares_memory)).await;
     let hello = match greeted {
         Ok(Ok(hello)) => hello,
@@ -135,7 +135,7 @@ async fn greet(
     let checked = hello.and_then(|hello| Ok((check(core, greeting, &hello)?, hello)));
     let answer = match &checked {
         Ok((wire, hello)) => Message::Welcome(proto::Welcome {
-            wire: *wire,
+            wire: (*wire).into(),
             law: law::VERSION,
             fingerprint: core.cluster.dataset.fingerprint().to_string(),
             incarnation: core.incarnation,
@@ -149,24 +149,26 @@ async fn greet(
         Err(refusal) => Message::Refused(refusal.refused()),
     };
     writer.write(Header::new(answer.kind()), &answer, &[]).await.map_err(|error| error.to_string())?;
-    checked.map(|(_, hello)| hello).map_err(|refusal| refusal.reason)
+    let (wire, hello) = checked.map_err(|refusal| refusal.reason)?;
+    reader.set_version(wire);
+    writer.set_version(wire);
+    Ok(hello)
 }
 
 /// Whether a client is welcome; the wire version to speak.
-fn check(core: &Core, greeting: &Greeting, hello: &proto::Hello) -> Result<u32, Refusal> {
+fn check(core: &Core, greeting: &Greeting, hello: &proto::Hello) -> Result<u8, Refusal> {
     if let Some(token) = &greeting.token
         && !token.matches(&hello.token)
     {
         return Err(Refusal::denied("the token is missing or wrong; give both sides the same one"));
     }
-    let (oldest, newest) = (u32::from(graphmill_wire::OLDEST), u32::from(graphmill_wire::VERSION));
-    let wire = hello.newest_wire.min(newest);
-    if wire < oldest.max(hello.oldest_wire) {
+    let (oldest, newest) = (graphmill_wire::OLDEST, graphmill_wire::VERSION);
+    let Some(wire) = graphmill_wire::agree((oldest, newest), (hello.oldest_wire, hello.newest_wire)) else {
         return Err(Refusal::mismatch(format!(
             "the client speaks wire versions {} to {}, this server {oldest} to {newest}; upgrade the older one",
             hello.oldest_wire, hello.newest_wire
         )));
-    }
+    };
     same_law(hello.law)?;
     if !hello.fingerprint.is_empty() {
         same_graph(core.cluster.dataset.fingerprint(), &hello.fingerprint)?;

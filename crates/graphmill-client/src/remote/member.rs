@@ -220,11 +220,14 @@ impl Member {
         let stream: Stream = graphmill_net::connect_data(endpoint, self.tls.as_ref(), CONNECT)
             .await
             .map_err(|error| error.to_string())?;
-        let (mut reader, mut writer) = graphmill_net::split(stream, graphmill_wire::VERSION, Limits::CLIENT);
+        let (mut reader, mut writer) = graphmill_net::split(stream, graphmill_wire::GREETING, Limits::CLIENT);
         let hello = Message::Hello(proto::Hello { slots, ..self.greeting.clone() });
         writer.write(Header::new(hello.kind()), &hello, &[]).await.map_err(|error| error.to_string())?;
         match reader.next().await.map_err(|error| error.to_string())?.map(|frame| frame.message) {
             Some(Message::Welcome(welcome)) => {
+                let version = graphmill_wire::chosen(welcome.wire).map_err(|error| error.to_string())?;
+                reader.set_version(version);
+                writer.set_version(version);
                 let lease = Duration::from_millis(welcome.lease_ms);
                 Ok((Connected { reader, writer, lease }, welcome))
             }

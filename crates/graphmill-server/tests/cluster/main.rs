@@ -13,3 +13,4 @@ mod patience;
 mod refusals;
 mod security;
 mod support;
+mod versions;

@@ -473,7 +473,7 @@ pub(crate) struct Wire {
 impl Wire {
     pub(crate) async fn connect(endpoint: &Endpoint) -> Self {
         let stream = graphmill_net::connect_data(endpoint, None, PATIENCE).await.unwrap();
-        let (reader, writer) = graphmill_net::split(stream, graphmill_wire::VERSION, Limits::CLIENT);
+        let (reader, writer) = graphmill_net::split(stream, graphmill_wire::GREETING, Limits::CLIENT);
         Self { reader, writer }
     }
 
