@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use graphmill_client::{ConnectOptions, Loader, Remote, SeedList, Transport};
-use graphmill_net::Plane;
+use graphmill_client::{ConnectOptions, Error, Loader, Remote, SeedList, Transport};
+use graphmill_net::{Endpoint, Plane};
 use graphmill_wire::{Header, Kind, Message, PREFACE};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 
 use crate::support::{Cluster, NODES, PATIENCE, Store, bytes, config, expected, hello, loading};
 
@@ -65,4 +66,33 @@ fn a_first_server_that_is_frozen_does_not_cost_the_deadline() {
     assert!(bytes(loader.epoch(0)) == expected(&store, &config(), seeds, &loading(16), 0));
     drop((loader, remote));
     assert!(began.elapsed() + Duration::from_secs(1) < deadline, "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_port_that_is_somebody_elses_is_told_at_once() {
+    let store = Store::homogeneous(1);
+    let cluster = Cluster::prepare(&store.path, 1, |options| options);
+    // A web server, a shell, and one that says what it hears.
+    for answer in [&b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n"[..], b"SSH-2.0-OpenSSH_9.7\r\n", b""] {
+        let listener = cluster.run(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let endpoint = Endpoint::Tcp { host: "127.0.0.1".to_owned(), port: listener.local_addr().unwrap().port() };
+        let stranger = cluster.spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut heard = vec![0; 1024];
+                let read = stream.read(&mut heard).await.unwrap_or(0);
+                let said = if answer.is_empty() { &heard[..read] } else { answer };
+                // Whoever connected may have left.
+                let _ = stream.write_all(said).await;
+                let _ = stream.read(&mut heard).await;
+            }
+        });
+        let options = ConnectOptions { deadline: 3 * PATIENCE, ..ConnectOptions::default() };
+        let began = Instant::now();
+        let error = Remote::connect(std::slice::from_ref(&endpoint), options).unwrap_err();
+        assert!(matches!(error, Error::Refused { .. }), "{error}");
+        let text = error.to_string();
+        assert!(text.contains(&endpoint.to_string()) && text.contains("something else listens there"), "{text}");
+        assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+        stranger.abort();
+    }
 }
