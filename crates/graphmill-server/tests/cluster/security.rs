@@ -189,6 +189,7 @@ fn a_server_that_others_can_reach_needs_a_guard_or_a_plain_word() {
         everywhere(),
         Options { tls: Some(authority.server(None)), ..everywhere() },
         Options { listen: vec!["127.0.0.1:0".parse().unwrap(), "[::]:0".parse().unwrap()], ..everywhere() },
+        Options { watch_listen: Some("0.0.0.0:0".parse().unwrap()), threads: 1, ..Options::default() },
     ];
     for options in unguarded {
         match start(options) {
@@ -203,7 +204,7 @@ fn a_server_that_others_can_reach_needs_a_guard_or_a_plain_word() {
     }
     let guarded = [
         Options { insecure: true, ..everywhere() },
-        Options { token: Some(token()), ..everywhere() },
+        Options { token: Some(token()), watch_listen: Some("0.0.0.0:0".parse().unwrap()), ..everywhere() },
         Options { tls: Some(authority.server(Some(&authority))), ..everywhere() },
     ];
     for options in guarded {
