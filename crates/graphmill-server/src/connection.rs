@@ -25,8 +25,6 @@ const GREETING: Duration = Duration::from_secs(5);
 const GOODBYE: Duration = Duration::from_secs(1);
 /// The most questions of a peer under way; further ones wait in its socket.
 const QUESTIONS: usize = 64;
-/// The most edges in an answer: 16 bytes each fill a frame.
-const ANSWER_EDGES: u64 = Limits::SERVER.body / 16;
 /// Buffers that a connection keeps for what it sends.
 const KEPT: usize = 8;
 
@@ -391,7 +389,7 @@ fn answer(
             let mut need =
                 exchange::need(head, body.bytes(), BatchId { epoch, g, repeated: false }).map_err(invalid)?;
             // An answer must fit a frame, whatever a peer asks for.
-            need.limit = need.limit.min(ANSWER_EDGES);
+            need.limit = need.limit.min(exchange::ANSWER_EDGES);
             core.cluster.view.answer(&need, &mut memory.answer, &mut memory.scratch)?;
             let head = Message::Answer(exchange::answer_head(&memory.answer));
             let mut bytes = Vec::new();

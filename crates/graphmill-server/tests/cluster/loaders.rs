@@ -155,6 +155,8 @@ fn every_kind_of_sampling_gives_the_batches_of_this_process() {
         Config { expand: Expand::Neighbors(Hops { weighted: true, ..hops(&[3, 2]) }), ..config() },
         Config { expand: Expand::Neighbors(Hops { weighted: true, replace: true, ..hops(&[3]) }), ..config() },
         Config { expand: Expand::Induced(hops(&[3])), ..config() },
+        // So much might come for each node that peers are asked about one or two at a time.
+        Config { expand: Expand::Neighbors(hops(&[8_000_000, 9_000_000])), ..config() },
         Config { expand: Expand::Ppr(ppr.clone()), features: x(), ..Config::default() },
         Config { direction: Some(graphmill_graph::Direction::Out), ..config() },
         Config { task: links(None), ..config() },
