@@ -57,6 +57,9 @@ pub enum Error {
     /// The other side answered in TLS, which this side does not speak.
     #[error("the server speaks TLS, and this side does not; say which authority signed its certificate")]
     SpeaksTls,
+    /// The other side answered, but not in HTTP/2.
+    #[error("something else listens there: it does not speak HTTP/2, as servers of graphmill do")]
+    Stranger,
     /// The other side sent something that is not a frame of this protocol.
     #[error(transparent)]
     Frame(#[from] graphmill_wire::Error),

@@ -62,13 +62,18 @@ impl AsyncWrite for Stream {
 }
 
 impl Stream {
-    /// What is wrong with a connection whose first bytes are these, if they tell.
+    /// What is wrong with a connection for control that was answered with these first bytes, if they tell.
     ///
     /// # Errors
-    /// When the other side answers in TLS and this side does not speak it.
+    /// When the other side answers in TLS and this side does not speak it, or not in HTTP/2.
     pub fn check_answer(&self, first: &[u8]) -> crate::Result<()> {
-        let plain = !matches!(self, Self::Tls(_));
-        if plain && first.first() == Some(&crate::tls::TLS_ALERT) { Err(crate::Error::SpeaksTls) } else { Ok(()) }
+        /// What the fourth byte of a server's first frame says: these are its settings.
+        const SETTINGS: u8 = 4;
+        match first {
+            [crate::tls::TLS_ALERT, ..] if !matches!(self, Self::Tls(_)) => Err(crate::Error::SpeaksTls),
+            [_, _, _, kind, ..] if *kind != SETTINGS => Err(crate::Error::Stranger),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -25,8 +25,6 @@ const GREETING: Duration = Duration::from_secs(5);
 const GOODBYE: Duration = Duration::from_secs(1);
 /// The most questions of a peer under way; further ones wait in its socket.
 const QUESTIONS: usize = 64;
-/// The most edges in an answer: 16 bytes each fill a frame.
-const ANSWER_EDGES: u64 = Limits::SERVER.body / 16;
 /// Buffers that a connection keeps for what it sends.
 const KEPT: usize = 8;
 
@@ -42,7 +40,7 @@ pub(crate) struct Greeting {
 /// Serves a connection until it ends.
 pub(crate) async fn serve(core: Arc<Core>, greeting: Arc<Greeting>, stream: Stream, peer: PeerInfo) {
     let shares_memory = matches!(stream, Stream::Unix(_)) && peer.uid == Some(rustix::process::geteuid().as_raw());
-    let (mut reader, mut writer) = graphmill_net::split(stream, graphmill_wire::VERSION, Limits::SERVER);
+    let (mut reader, mut writer) = graphmill_net::split(stream, graphmill_wire::GREETING, Limits::SERVER);
     let greeted = timeout(GREETING, greet(&core, &greeting, &mut reader, &mut writer, shares_memory)).await;
     let hello = match greeted {
         Ok(Ok(hello)) => hello,
@@ -135,7 +133,7 @@ async fn greet(
     let checked = hello.and_then(|hello| Ok((check(core, greeting, &hello)?, hello)));
     let answer = match &checked {
         Ok((wire, hello)) => Message::Welcome(proto::Welcome {
-            wire: *wire,
+            wire: (*wire).into(),
             law: law::VERSION,
             fingerprint: core.cluster.dataset.fingerprint().to_string(),
             incarnation: core.incarnation,
@@ -149,24 +147,26 @@ async fn greet(
         Err(refusal) => Message::Refused(refusal.refused()),
     };
     writer.write(Header::new(answer.kind()), &answer, &[]).await.map_err(|error| error.to_string())?;
-    checked.map(|(_, hello)| hello).map_err(|refusal| refusal.reason)
+    let (wire, hello) = checked.map_err(|refusal| refusal.reason)?;
+    reader.set_version(wire);
+    writer.set_version(wire);
+    Ok(hello)
 }
 
 /// Whether a client is welcome; the wire version to speak.
-fn check(core: &Core, greeting: &Greeting, hello: &proto::Hello) -> Result<u32, Refusal> {
+fn check(core: &Core, greeting: &Greeting, hello: &proto::Hello) -> Result<u8, Refusal> {
     if let Some(token) = &greeting.token
         && !token.matches(&hello.token)
     {
         return Err(Refusal::denied("the token is missing or wrong; give both sides the same one"));
     }
-    let (oldest, newest) = (u32::from(graphmill_wire::OLDEST), u32::from(graphmill_wire::VERSION));
-    let wire = hello.newest_wire.min(newest);
-    if wire < oldest.max(hello.oldest_wire) {
+    let (oldest, newest) = (graphmill_wire::OLDEST, graphmill_wire::VERSION);
+    let Some(wire) = graphmill_wire::agree((oldest, newest), (hello.oldest_wire, hello.newest_wire)) else {
         return Err(Refusal::mismatch(format!(
             "the client speaks wire versions {} to {}, this server {oldest} to {newest}; upgrade the older one",
             hello.oldest_wire, hello.newest_wire
         )));
-    }
+    };
     same_law(hello.law)?;
     if !hello.fingerprint.is_empty() {
         same_graph(core.cluster.dataset.fingerprint(), &hello.fingerprint)?;
@@ -245,7 +245,7 @@ async fn write(queue: &mut Queue<'_>, writer: &mut FrameWriter) -> String {
         let began = Instant::now();
         let out = queue.current.insert(out);
         let written = queue.outlet.write(out, writer).await;
-        if out.batch().is_some() {
+        if out.is_batch() {
             queue.core.metrics.sent(began.elapsed());
         }
         queue.gone();
@@ -334,6 +334,7 @@ fn take_credit(
     }
     channel.attach(outlet);
     let now = Instant::now();
+    channel.lives.asked(channel.id, header.epoch, &credit.g);
     match core.work.scheduler(|scheduler| scheduler.credit(channel.id, header.epoch, &credit.g, now)) {
         Credited::Taken | Credited::Stale | Credited::Unknown => Ok(()),
         Credited::TooMany => Err(format!("channel {} asked for more batches at once than it may", channel.id)),
@@ -388,7 +389,7 @@ fn answer(
             let mut need =
                 exchange::need(head, body.bytes(), BatchId { epoch, g, repeated: false }).map_err(invalid)?;
             // An answer must fit a frame, whatever a peer asks for.
-            need.limit = need.limit.min(ANSWER_EDGES);
+            need.limit = need.limit.min(exchange::ANSWER_EDGES);
             core.cluster.view.answer(&need, &mut memory.answer, &mut memory.scratch)?;
             let head = Message::Answer(exchange::answer_head(&memory.answer));
             let mut bytes = Vec::new();

@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use graphmill_sample::{BatchId, Gather, Layout, Machine, Need, RowSplit, Source, Split, Step};
+use graphmill_sample::{Ask, BatchId, Gather, Layout, Machine, Need, RowSplit, Source, Split, Step};
 use graphmill_wire::{Header, Kind, Message, exchange, proto};
 
 use crate::Refusal;
 use crate::cluster::{Answered, Question, lock};
 use crate::core::Core;
+use crate::life::Life;
 use crate::outlet::BatchMemory;
 use crate::registry::Channel;
 use crate::scheduler::Turn;
@@ -42,8 +43,11 @@ pub(crate) struct Job {
     stage: Stage,
     /// Per question under way, its shares.
     splits: Vec<Split>,
+    /// Which share each piece of a question belongs to that a peer was asked: its question and its owner.
+    asked: Vec<(usize, usize)>,
     began: Instant,
     sampled: Duration,
+    life: Life,
 }
 
 enum Stage {
@@ -110,9 +114,19 @@ pub(crate) fn begin(core: &Arc<Core>, turn: Turn, memory: &mut Memory) {
         core.work.scheduler(|scheduler| scheduler.abandoned(turn));
         return;
     };
-    let machine = Some(channel.backend.machine());
-    let began = Instant::now();
-    let job = Job { turn, channel, machine, stage: Stage::Begin, splits: Vec::new(), began, sampled: Duration::ZERO };
+    let (machine, life) = (Some(channel.backend.machine()), channel.lives.begun(turn.epoch, turn.g));
+    let (began, sampled) = (Instant::now(), Duration::ZERO);
+    let job = Job {
+        turn,
+        channel,
+        machine,
+        stage: Stage::Begin,
+        splits: Vec::new(),
+        asked: Vec::new(),
+        began,
+        sampled,
+        life,
+    };
     run(core, Box::new(job), Vec::new(), memory);
 }
 
@@ -123,8 +137,8 @@ fn run(core: &Arc<Core>, mut job: Box<Job>, mut replies: Replies, memory: &mut M
             return job.abandon(core);
         }
         let asking = Asking::new(core);
-        let outcome =
-            catch_unwind(AssertUnwindSafe(|| job.advance(core, std::mem::take(&mut replies), &asking, memory)));
+        let step = || job.advance(core, std::mem::take(&mut replies), &asking, memory);
+        let outcome = catch_unwind(AssertUnwindSafe(step));
         match outcome {
             Ok(Ok(Progress::Filled)) => return job.finish(core),
             Ok(Ok(Progress::Unwanted)) => return job.abandon(core),
@@ -154,6 +168,7 @@ impl Job {
         memory: &mut Memory,
     ) -> Result<Progress, Refusal> {
         let plan = Arc::clone(&self.channel.backend.plan);
+        let stage = self.life.stage().entered();
         let Some(machine) = &mut self.machine else { return Err(Refusal::internal("a batch has no machine")) };
         match &mut self.stage {
             Stage::Begin => {
@@ -164,7 +179,7 @@ impl Job {
                 self.stage = Stage::Asked;
             }
             Stage::Asked => {
-                read_answers(&mut self.splits, core.owner_count(), replies)?;
+                read_answers(&mut self.splits, &self.asked, replies)?;
                 for (split, (need, answer)) in self.splits.iter().zip(machine.needs()) {
                     split.merge(need.ask, answer)?;
                 }
@@ -177,6 +192,9 @@ impl Job {
         loop {
             if machine.step(&plan)? == Step::Done {
                 self.sampled = self.began.elapsed();
+                drop(stage);
+                self.life.sampled();
+                let _stage = self.life.stage().entered();
                 return self.gather(core, asking);
             }
             if core.cluster.is_whole() {
@@ -185,7 +203,7 @@ impl Job {
                 }
                 continue;
             }
-            ask_owners(core, machine, &mut self.splits, asking, memory)?;
+            ask_owners(core, machine, &mut self.splits, &mut self.asked, asking, memory)?;
             return Ok(Progress::Waits);
         }
     }
@@ -223,7 +241,7 @@ impl Job {
                         local.push(LocalRows { source: rows.source, ids, places, count, tensor: tensor.clone() });
                         continue;
                     }
-                    let most = (ROWS_ASKED / row_bytes.max(1)).max(1);
+                    let most = (ROWS_ASKED / row_bytes.max(1)).clamp(1, exchange::ASKED_IDS);
                     for (ids, places) in ids.chunks(most).zip(places.chunks(most)) {
                         asking.ask(asked.len(), owner, Question::gather(rows.source, ids));
                         asked.push(RowsAsked { places: places.to_vec(), tensor: tensor.clone(), row_bytes });
@@ -261,13 +279,13 @@ impl Job {
             }),
         };
         let work = machine.num_edges() * EDGE_WORK + bytes;
-        tracing::trace!(channel = channel.id, turn.epoch, turn.g, ?queued, sampled = ?self.sampled, ?gathered, bytes, "batch");
         channel.count(queued, self.sampled + gathered);
         core.metrics.batch(queued, self.sampled, gathered, machine.num_edges(), bytes);
         // Before it is sent: the client may take it at once.
         core.work.scheduler(|scheduler| scheduler.finished(turn, work, bytes));
+        let (header, life) = (self.header(Kind::Batch), std::mem::replace(&mut self.life, Life::unheard()));
         match channel.outlet() {
-            Some(outlet) if outlet.send_batch(self.header(Kind::Batch), head, memory, channel.id) => {}
+            Some(outlet) if outlet.send_batch(header, head, memory, channel.id, life.gathered(bytes)) => {}
             _ => core.work.scheduler(|scheduler| scheduler.consumed(channel.id, bytes)),
         }
         self.end(core);
@@ -309,11 +327,13 @@ fn ask_owners(
     core: &Core,
     machine: &mut Machine,
     splits: &mut Vec<Split>,
+    asked: &mut Vec<(usize, usize)>,
     asking: &Asking,
     memory: &mut Memory,
 ) -> Result<(), Refusal> {
     let (cluster, owners, count) = (&core.cluster, core.cluster.owners(), core.owner_count());
     let mut questions = 0;
+    asked.clear();
     for (place, (need, _)) in machine.needs().enumerate() {
         if splits.len() == place {
             splits.push(Split::default());
@@ -322,9 +342,17 @@ fn ask_owners(
         splits[place].split(&need, count, |id| owners.of(book, id)).map_err(|error| cluster.explain(error))?;
         questions += 1;
         for (owner, share) in splits[place].shares().iter().enumerate().skip(1) {
-            if !share.ids.is_empty() {
-                let question = Question::ask(&Need { ids: &share.ids, others: &share.others, ..need });
-                asking.ask(place * count + owner, owner, question);
+            // Those within which edges are looked for go with every piece.
+            if matches!(need.ask, Ask::Within { .. }) && share.others.len() > exchange::ASKED_IDS {
+                return Err(Refusal::invalid(format!(
+                    "{} nodes are too many to induce a subgraph of",
+                    need.others.len()
+                )));
+            }
+            let share = Need { ids: &share.ids, others: &share.others, ..need };
+            for piece in exchange::pieces(share, exchange::at_once(need.ask)) {
+                asking.ask(asked.len(), owner, Question::ask(&piece));
+                asked.push((place, owner));
             }
         }
     }
@@ -340,14 +368,18 @@ fn ask_owners(
 }
 
 /// Puts answers where their questions came from.
-fn read_answers(splits: &mut [Split], owners: usize, replies: Replies) -> Result<(), Refusal> {
+fn read_answers(splits: &mut [Split], asked: &[(usize, usize)], mut replies: Replies) -> Result<(), Refusal> {
+    // As they were asked: the pieces of a share one after the other.
+    replies.sort_unstable_by_key(|(number, _)| *number);
     for (number, reply) in replies {
         let answered = reply?;
         let Message::Answer(head) = &answered.message else { return Err(answered.unexpected()) };
-        let share = splits.get_mut(number / owners).and_then(|split| split.shares().get_mut(number % owners));
+        let (place, owner) = *asked.get(number).ok_or_else(|| Refusal::internal("an answer has no question"))?;
+        let share = splits.get_mut(place).and_then(|split| split.shares().get_mut(owner));
         let share = share.ok_or_else(|| Refusal::internal("an answer has no question"))?;
-        exchange::read_answer(head, answered.body(), &mut share.answer)
-            .map_err(|error| Refusal::internal(error.to_string()))?;
+        let first = number == 0 || asked[number - 1] != (place, owner);
+        let read = if first { exchange::read_answer } else { exchange::read_more };
+        read(head, answered.body(), &mut share.answer).map_err(|error| Refusal::internal(error.to_string()))?;
     }
     Ok(())
 }

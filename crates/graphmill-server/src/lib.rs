@@ -10,6 +10,7 @@ mod core;
 mod dataset;
 mod http;
 mod job;
+mod life;
 mod metrics;
 mod outlet;
 mod refusal;

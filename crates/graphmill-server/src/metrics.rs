@@ -1,13 +1,25 @@
 //! Numbers for whoever watches, in Prometheus' text format.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+
+use crate::registry::Channel;
+
+/// The most channels with series of their own, those that were opened first: a page has an end, and whoever reads it has
+/// little room for what is gone tomorrow.
+const SHOWN: usize = 256;
+
+/// The label of a channel's series.
+type OfChannel = [(&'static str, u64); 1];
 
 /// A server's metrics.
 pub(crate) struct Metrics {
@@ -101,12 +113,31 @@ impl Metrics {
         self.sent.observe(took.as_secs_f64());
     }
 
-    /// The page.
-    pub(crate) fn page(&self) -> Result<String, fmt::Error> {
+    /// The page, with the channels that are open now.
+    pub(crate) fn page(&self, channels: &[Arc<Channel>]) -> Result<String, fmt::Error> {
         let mut text = String::new();
-        encode(&mut text, &self.registry)?;
+        encode_registry(&mut text, &self.registry)?;
+        encode_registry(&mut text, &of_channels(channels))?;
+        encode_eof(&mut text)?;
         Ok(text)
     }
+}
+
+/// What channels were served; made when it is asked for, so that the series of a channel end with it.
+fn of_channels(channels: &[Arc<Channel>]) -> Registry {
+    let (batches, slow) = (Family::<OfChannel, Counter>::default(), Family::<OfChannel, Counter>::default());
+    let seconds = Family::<OfChannel, Counter<f64, AtomicU64>>::default();
+    for channel in channels.iter().take(SHOWN) {
+        let (of, fetches) = ([("channel", channel.id)], channel.fetches());
+        batches.get_or_create(&of).inc_by(fetches.batches);
+        slow.get_or_create(&of).inc_by(fetches.slow);
+        seconds.get_or_create(&of).inc_by(fetches.took.as_secs_f64());
+    }
+    let mut registry = Registry::with_prefix("graphmill");
+    registry.register("channel_batches", "Batches of a channel", batches);
+    registry.register("channel_batch_seconds", "From asking for a channel's batches to having them", seconds);
+    registry.register("channel_slow_batches", "Batches of a channel that waited or took very long", slow);
+    registry
 }
 
 impl fmt::Debug for Metrics {

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use graphmill_net::{FrameWriter, SharedSlot};
 use graphmill_sample::{Buffer, Pool};
-use graphmill_wire::{Header, Message, proto};
+use graphmill_wire::{Header, Kind, Message, proto};
 use tokio::sync::{Notify, mpsc};
 
 use crate::cluster::lock;
+use crate::life::Life;
 use crate::scheduler::ChannelId;
 
 /// The most slots of one connection: some being written, some on their way, some with the client's user.
@@ -44,6 +45,8 @@ pub(crate) struct Out {
     body: Body,
     /// Whose batch it is, and its bytes: to be told when it was written. A batch in a slot counts until the slot returns.
     batch: Option<(ChannelId, u64)>,
+    /// The life of a batch, which ends when it is written.
+    _life: Option<Life>,
 }
 
 #[derive(Debug)]
@@ -189,17 +192,18 @@ impl Outlet {
         head: proto::BatchHead,
         memory: BatchMemory,
         channel: ChannelId,
+        life: Life,
     ) -> bool {
         let bytes = head.bytes;
         let message = |slot| Message::Batch(proto::BatchHead { slot, ..head });
-        self.send_memory(header, message, memory, (channel, bytes))
+        self.send_memory(header, message, memory, (channel, bytes), Some(life))
     }
 
     /// Sends rows to a peer.
     pub(crate) fn send_rows(&self, header: Header, row_bytes: usize, bytes: usize, memory: BatchMemory) {
         let (row_bytes, bytes) = (row_bytes as u64, bytes as u64);
         let message = |slot| Message::Rows(proto::Rows { row_bytes, bytes, slot });
-        self.send_memory(header, message, memory, (NO_CHANNEL, bytes));
+        self.send_memory(header, message, memory, (NO_CHANNEL, bytes), None);
     }
 
     /// Sends what is in memory: through the socket, or by the number of its slot.
@@ -209,11 +213,13 @@ impl Outlet {
         message: impl FnOnce(Option<u32>) -> Message,
         memory: BatchMemory,
         (channel, bytes): (ChannelId, u64),
+        life: Option<Life>,
     ) -> bool {
         let mut slot = match self.own(memory) {
             BatchMemory::Heap(buffer) => {
                 let batch = (channel != NO_CHANNEL).then_some((channel, bytes));
-                return self.send(Out { header, message: message(None), body: Body::Buffer(buffer), batch });
+                let body = Body::Buffer(buffer);
+                return self.send(Out { header, message: message(None), body, batch, _life: life });
             }
             BatchMemory::Slot(slot) => slot,
         };
@@ -229,9 +235,11 @@ impl Outlet {
         if is_new {
             let bytes = self.slot_bytes(number as usize) as u64;
             let message = Message::Slot(proto::Slot { slot: number, bytes });
-            self.send(Out { header: Header::new(message.kind()), message, body: Body::Slot(number), batch: None });
+            let header = Header::new(message.kind());
+            self.send(Out { header, message, body: Body::Slot(number), batch: None, _life: None });
         }
-        let sent = self.send(Out { header, message: message(Some(number)), body: Body::None, batch: None });
+        let message = message(Some(number));
+        let sent = self.send(Out { header, message, body: Body::None, batch: None, _life: life });
         // Who ends the connection may have counted it already as lost.
         sent || !self.forget(number as usize)
     }
@@ -267,12 +275,12 @@ impl Outlet {
 
     /// Sends a frame without a body.
     pub(crate) fn send_message(&self, header: Header, message: Message) {
-        self.send(Out { header, message, body: Body::None, batch: None });
+        self.send(Out { header, message, body: Body::None, batch: None, _life: None });
     }
 
     /// Sends an answer to a peer.
     pub(crate) fn send_bytes(&self, header: Header, message: Message, body: Vec<u8>) {
-        self.send(Out { header, message, body: Body::Bytes(body), batch: None });
+        self.send(Out { header, message, body: Body::Bytes(body), batch: None, _life: None });
     }
 
     /// Says whether there is a connection to send it over.
@@ -346,6 +354,10 @@ impl Out {
     pub(crate) fn batch(&self) -> Option<(ChannelId, u64)> {
         self.batch
     }
+
+    pub(crate) fn is_batch(&self) -> bool {
+        self.header.kind == Kind::Batch
+    }
 }
 
 impl Drop for LentSlot {
@@ -357,8 +369,6 @@ impl Drop for LentSlot {
 
 #[cfg(test)]
 mod tests {
-    use graphmill_wire::Kind;
-
     use super::*;
 
     #[test]
@@ -369,7 +379,7 @@ mod tests {
         assert!(matches!(memory, BatchMemory::Slot(_)));
         memory.bytes_mut().copy_from_slice(b"abc");
         let head = proto::BatchHead { bytes: 3, ..proto::BatchHead::default() };
-        assert!(now.send_batch(Header::new(Kind::Batch), head, memory, 7));
+        assert!(now.send_batch(Header::new(Kind::Batch), head, memory, 7, Life::unheard()));
         let sent = queue.try_recv().unwrap();
         let (Message::Batch(head), Body::Buffer(buffer)) = (&sent.message, &sent.body) else { panic!("{sent:?}") };
         assert_eq!((head.slot, buffer.bytes(), sent.batch()), (None, &b"abc"[..], Some((7, 3))));

@@ -31,7 +31,7 @@ const CONNECTIONS: usize = 16_384;
 pub struct Options {
     /// Where it listens, for all planes.
     pub listen: Vec<Endpoint>,
-    /// A further address for health and metrics alone.
+    /// A further address for health and metrics alone, which it tells everyone there.
     pub watch_listen: Option<Endpoint>,
     /// Servers with the other partitions.
     pub peers: Vec<Endpoint>,
@@ -242,7 +242,7 @@ fn check(options: &Options) -> Result<(), StartError> {
         return Err(StartError::Options("a server needs an address to listen on".to_owned()));
     }
     let guarded = options.token.is_some() || options.tls.as_ref().is_some_and(ServerTls::is_mutual);
-    if let Some(open) = options.listen.iter().find(|endpoint| !endpoint.is_loopback())
+    if let Some(open) = options.listen.iter().chain(&options.watch_listen).find(|endpoint| !endpoint.is_loopback())
         && !guarded
         && !options.insecure
     {

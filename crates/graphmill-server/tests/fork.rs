@@ -18,7 +18,8 @@ fn a_child_keeps_the_bytes_of_batches_that_the_parent_gave_back() {
     let seeds = SeedList::Nodes((0..NODES).collect());
     let loader = Loader::remote(&remote, config(), seeds.clone(), loading(8)).unwrap();
     let mut batches = loader.epoch(0);
-    let held: Vec<(Batch, Vec<u8>)> = (0..3)
+    // No more, or what is on its way would be copied.
+    let held: Vec<(Batch, Vec<u8>)> = (0..2)
         .map(|_| {
             let batch = batches.next().unwrap().unwrap();
             let bytes = batch.bytes().to_vec();
@@ -57,4 +58,37 @@ fn a_child_keeps_the_bytes_of_batches_that_the_parent_gave_back() {
     let shared = remote.traffic().shared_bytes;
     assert!(bytes(loader.epoch(4)) == expected(&store, &config(), seeds, &loading(8), 4));
     assert!(remote.traffic().shared_bytes > shared);
+}
+
+#[test]
+fn a_child_that_drops_its_loader_harms_nobody() {
+    let store = Store::homogeneous(1);
+    let cluster = Cluster::start(&store.path, 1);
+    let seeds = SeedList::Nodes((0..NODES).collect());
+    for transport in [Transport::SharedMemory, Transport::Socket] {
+        let remote = cluster.connect(transport);
+        let loader = Loader::remote(&remote, config(), seeds.clone(), loading(8)).unwrap();
+        let mut batches = loader.epoch(0);
+        let held = batches.next().unwrap().unwrap();
+        let channels = cluster.status(0).channels.len();
+        // SAFETY: the child drops what it was given and ends. If that never ended, the alarm would end it.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: no handler is set, so the alarm ends the process.
+            unsafe { libc::alarm(10) };
+            drop((held, batches, loader, remote));
+            // SAFETY: ends the child at once, with no handler and no destructor run.
+            unsafe { libc::_exit(0) };
+        }
+        let mut status = 0;
+        // SAFETY: the child is ours and nobody else waits for it.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "the child ended with {status}");
+        // The parent has what it had: its channels, its batch, the rest of the epoch, and the next.
+        assert_eq!(cluster.status(0).channels.len(), channels, "{transport:?}");
+        let wanted = expected(&store, &config(), seeds.clone(), &loading(8), 0);
+        assert!(held.bytes() == wanted[0].1);
+        assert!(bytes(batches) == wanted[1..]);
+        assert!(bytes(loader.epoch(1)) == expected(&store, &config(), seeds.clone(), &loading(8), 1));
+    }
 }

@@ -1,5 +1,5 @@
-//! Oracles for the tests: a graph in plain collections, random ones, and the simplest possible code to write one as a
-//! dataset, read it back and name its content. Nothing here is fast; everything is easy to believe.
+//! Oracles for the tests: a graph in plain collections, random ones with samplers of them, and the simplest possible code to
+//! write one as a dataset, read it back and name its content. Nothing here is fast; everything is easy to believe.
 
 mod damage;
 mod fingerprint;
@@ -7,6 +7,7 @@ mod integers;
 mod model;
 mod read;
 mod sample;
+mod samplers;
 mod strategy;
 mod tempdir;
 mod touch;
@@ -18,6 +19,7 @@ pub use integers::{alias_table, running_sums};
 pub use model::{ModelEdge, ModelEdges, ModelGraph, ModelLabel, ModelNodes, ModelOriginals, ModelTensor};
 pub use read::read;
 pub use sample::sample;
+pub use samplers::{Sampling, expansions, samplings};
 pub use strategy::{assignments, graphs, layouts, placed_graphs};
 pub use tempdir::tempdir;
 pub use touch::touch_everything;

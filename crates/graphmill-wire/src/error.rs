@@ -14,6 +14,16 @@ pub enum Error {
         /// What was agreed on.
         expected: u8,
     },
+    /// A server chose a version that it was not offered.
+    #[error("the server chose wire version {found}, offered were {oldest} to {newest}")]
+    Chosen {
+        /// What it chose.
+        found: u32,
+        /// The oldest that was offered.
+        oldest: u8,
+        /// The newest that was offered.
+        newest: u8,
+    },
     /// There is no such kind of frame.
     #[error("a frame has the unknown kind {0}")]
     Kind(u8),

@@ -5,7 +5,37 @@ use graphmill_graph::random::Stream;
 use graphmill_sample::{Answer, Ask, BatchId, IdVec, Need, Source, Take};
 
 use crate::proto::{self, AskKind, RowKind, TakeKind};
-use crate::{Error, Result};
+use crate::{Error, Limits, Result};
+
+/// The most edges in an answer: 16 bytes each fill a frame.
+pub const ANSWER_EDGES: u64 = Limits::SERVER.body / 16;
+/// The most ids in a question: with another for each they fill a frame.
+pub const ASKED_IDS: usize = (Limits::SERVER.body / 16) as usize;
+
+/// How many ids to ask about at once, so that neither the question nor, as far as that is known, its answer is longer than a
+/// frame.
+pub fn at_once(ask: Ask) -> usize {
+    let Ask::Neighbors { take, .. } = ask else { return ASKED_IDS };
+    match take {
+        Take::First(fanout)
+        | Take::Uniform(fanout)
+        | Take::UniformReplace(fanout)
+        | Take::Weighted(fanout)
+        | Take::WeightedReplace(fanout) => (ANSWER_EDGES as usize / fanout.max(1) as usize).clamp(1, ASKED_IDS),
+        Take::Nothing | Take::All | Take::Positive => ASKED_IDS,
+    }
+}
+
+/// A question in pieces of at most so many ids. Their answers, one after the other, are its answer.
+pub fn pieces(need: Need<'_>, most: usize) -> impl Iterator<Item = Need<'_>> {
+    let paired = matches!(need.ask, Ask::Contains);
+    (0..need.ids.len()).step_by(most.max(1)).map(move |start| {
+        let piece = start..(start + most.max(1)).min(need.ids.len());
+        // A node is asked for with its own other, or with all of them.
+        let others = if paired { &need.others[piece.clone()] } else { need.others };
+        Need { ids: &need.ids[piece], others, ..need }
+    })
+}
 
 /// The head of a question. Its body is the ids, then the others.
 pub fn ask(need: &Need<'_>) -> proto::Ask {
@@ -107,6 +137,14 @@ pub fn answer_body(answer: &Answer, body: &mut Vec<u8>) {
 /// When the body is not as long as the head says, or not aligned.
 pub fn read_answer(head: &proto::Answer, body: &[u8], answer: &mut Answer) -> Result<()> {
     answer.clear();
+    read_more(head, body, answer)
+}
+
+/// Reads the answer to the next piece of a question behind those before it. The body must lie at a multiple of eight.
+///
+/// # Errors
+/// When the body is not as long as the head says, or not aligned.
+pub fn read_more(head: &proto::Answer, body: &[u8], answer: &mut Answer) -> Result<()> {
     let mut rest = body;
     let mut take = |elements: u64, size: usize| {
         let bytes = usize::try_from(elements).ok().and_then(|elements| elements.checked_mul(size));
@@ -121,13 +159,17 @@ pub fn read_answer(head: &proto::Answer, body: &[u8], answer: &mut Answer) -> Re
         let ids = words(take(head.neighbors, 8)?)?;
         match &mut answer.neighbors {
             IdVec::U64(to) => to.extend_from_slice(ids),
-            narrow @ IdVec::U32(_) => *narrow = IdVec::U64(ids.to_vec()),
+            IdVec::U32(before) => {
+                let before = before.iter().map(|&id| u64::from(id));
+                answer.neighbors = IdVec::U64(before.chain(ids.iter().copied()).collect());
+            }
         }
     } else {
         let ids = words(take(head.neighbors, 4)?)?;
         match &mut answer.neighbors {
             IdVec::U32(to) => to.extend_from_slice(ids),
-            wide @ IdVec::U64(_) => *wide = IdVec::U32(ids.to_vec()),
+            wide @ IdVec::U64(_) if wide.is_empty() => *wide = IdVec::U32(ids.to_vec()),
+            IdVec::U64(to) => to.extend(ids.iter().map(|&id| u64::from(id))),
         }
     }
     answer.counts.extend_from_slice(words(take(head.counts, 4)?)?);
@@ -192,6 +234,45 @@ mod tests {
             let mut found = Answer::default();
             read_answer(&answer_head(&sent), &bytemuck::cast_slice(&memory)[..body.len()], &mut found).unwrap();
             prop_assert_eq!(format!("{found:?}"), format!("{sent:?}"));
+        }
+
+        #[test]
+        fn pieces_are_the_question_and_their_answers_the_answer(
+            lists in proptest::collection::vec((any::<u64>(), proptest::collection::vec(any::<u32>(), 0..4)), 0..12),
+            most in 1usize..6, wide: Vec<bool>, kind in 0usize..3,
+        ) {
+            let ask_one = [Ask::Contains, Ask::Degrees, Ask::Within { edge_ids: true }][kind];
+            let ids: Vec<u64> = lists.iter().map(|(id, _)| *id).collect();
+            let others: Vec<u64> = if kind == 1 { Vec::new() } else { ids.iter().map(|id| !id).collect() };
+            let batch = BatchId { epoch: 3, g: 4, repeated: false };
+            let whole = Need { batch, edge_type: 0, direction: Direction::In, ask: ask_one, ids: &ids, others: &others, limit: 9 };
+            // Whoever answers does so node by node, with wide ids or with narrow ones.
+            let answer_to = |need: &Need<'_>, wide: bool| {
+                let lists = || need.ids.iter().filter_map(|id| lists.iter().find(|(of, _)| of == id)).map(|(_, list)| list);
+                let neighbors = lists().flatten().copied();
+                Answer {
+                    counts: lists().map(|list| list.len() as u32).collect(),
+                    neighbors: if wide { IdVec::U64(neighbors.map(u64::from).collect()) } else { IdVec::U32(neighbors.collect()) },
+                    edge_ids: lists().flatten().map(|&id| !u64::from(id)).collect(),
+                    degrees: need.ids.to_vec(),
+                }
+            };
+            let mut found = Answer::default();
+            let mut asked = Vec::new();
+            for (number, piece) in pieces(whole, most).enumerate() {
+                prop_assert!(piece.ids.len() <= most);
+                asked.extend_from_slice(piece.ids);
+                let with: Vec<u64> = if kind == 0 { piece.ids.iter().map(|id| !id).collect() } else { others.clone() };
+                prop_assert_eq!(piece.others, with);
+                let sent = answer_to(&piece, wide.get(number).copied().unwrap_or(false));
+                let mut body = Vec::new();
+                answer_body(&sent, &mut body);
+                let memory = aligned(&body);
+                read_more(&answer_head(&sent), &bytemuck::cast_slice(&memory)[..body.len()], &mut found).unwrap();
+            }
+            prop_assert_eq!(&asked, &ids);
+            let expected = answer_to(&whole, matches!(found.neighbors, IdVec::U64(_)));
+            prop_assert_eq!(format!("{found:?}"), format!("{expected:?}"));
         }
 
         #[test]

@@ -11,6 +11,7 @@ pub mod exchange;
 mod header;
 mod message;
 pub mod read;
+mod version;
 
 /// The messages of `proto/graphmill/v1`, as generated.
 #[allow(missing_docs, clippy::all, clippy::pedantic, unreachable_pub, rust_2018_idioms, unused_qualifications)]
@@ -24,11 +25,8 @@ pub mod proto {
 pub use error::{Error, Result};
 pub use header::{Header, Kind, Limits, PREFACE};
 pub use message::Message;
+pub use version::{GREETING, OLDEST, VERSION, agree, chosen};
 
-/// The wire version that this build speaks.
-pub const VERSION: u8 = 1;
-/// The oldest that it speaks.
-pub const OLDEST: u8 = 1;
 /// The bytes of a header.
 pub const HEADER: usize = 48;
 /// The protocol's name in a TLS handshake.

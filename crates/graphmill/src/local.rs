@@ -9,6 +9,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use rustix::process::Pid;
 
 use crate::commands::rank::{Order, Pulled};
 
@@ -176,6 +177,11 @@ impl Ranks {
             processes.push(process);
         }
         Ok(Self { processes, heard })
+    }
+
+    /// The processes.
+    pub(crate) fn pids(&self) -> Vec<Pid> {
+        self.processes.iter().map(|process| Pid::from_child(&process.child)).collect()
     }
 
     /// Hears what ranks say until all are done, and ends them. `hear` is called often, with nothing if nobody spoke.

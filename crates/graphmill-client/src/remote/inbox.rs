@@ -392,6 +392,9 @@ impl Receiving {
 
 impl Drop for Receiving {
     fn drop(&mut self) {
+        if self.source.is_forked() {
+            return;
+        }
         // What is on its way still counts for its channel, so that another loop over this epoch needs one of its own; the
         // next epoch cancels it.
         let under_way = !lock(&self.inbox.state).asked.is_empty();

@@ -11,6 +11,7 @@ use graphmill_wire::proto::{self, Code, Role};
 use graphmill_wire::{Header, Kind, Limits, Message};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
+use tracing::Instrument as _;
 
 use super::control::Control;
 use super::inbox::{Arrival, Inbox, lock};
@@ -219,11 +220,14 @@ impl Member {
         let stream: Stream = graphmill_net::connect_data(endpoint, self.tls.as_ref(), CONNECT)
             .await
             .map_err(|error| error.to_string())?;
-        let (mut reader, mut writer) = graphmill_net::split(stream, graphmill_wire::VERSION, Limits::CLIENT);
+        let (mut reader, mut writer) = graphmill_net::split(stream, graphmill_wire::GREETING, Limits::CLIENT);
         let hello = Message::Hello(proto::Hello { slots, ..self.greeting.clone() });
         writer.write(Header::new(hello.kind()), &hello, &[]).await.map_err(|error| error.to_string())?;
         match reader.next().await.map_err(|error| error.to_string())?.map(|frame| frame.message) {
             Some(Message::Welcome(welcome)) => {
+                let version = graphmill_wire::chosen(welcome.wire).map_err(|error| error.to_string())?;
+                reader.set_version(version);
+                writer.set_version(version);
                 let lease = Duration::from_millis(welcome.lease_ms);
                 Ok((Connected { reader, writer, lease }, welcome))
             }
@@ -296,7 +300,10 @@ impl Member {
             let Header { channel, epoch, g, body, .. } = frame.header;
             match frame.message {
                 Message::Batch(head) => {
-                    let buffer = match self.receive(&mut reader, &head, body, slots).await {
+                    let server = &self.control.endpoint;
+                    let span =
+                        tracing::trace_span!(target: "graphmill::batch", "received", %server, channel, epoch, g, body);
+                    let buffer = match self.receive(&mut reader, &head, body, slots).instrument(span).await {
                         Ok(buffer) => buffer,
                         Err(reason) => return reason,
                     };

@@ -83,6 +83,8 @@ pub struct Remote {
     options: ConnectOptions,
     client: [u8; 16],
     manifest: Manifest,
+    /// Whose connection it is: a child of this process has neither its threads nor a say in its locks.
+    process: u32,
 }
 
 /// What arrived, and how.
@@ -128,7 +130,13 @@ impl Remote {
             };
             addresses.iter().map(member).collect()
         };
-        Ok(Arc::new(Self { runtime: Some(runtime), members, options, client, manifest }))
+        let process = std::process::id();
+        Ok(Arc::new(Self { runtime: Some(runtime), members, options, client, manifest, process }))
+    }
+
+    /// Whether this is a copy, in a child of the process that connected.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.process != std::process::id()
     }
 
     /// What the dataset holds.
@@ -183,6 +191,9 @@ impl Remote {
         within: Duration,
         future: impl Future<Output = T> + Send + 'static,
     ) -> Result<T> {
+        if self.is_forked() {
+            return Err(Error::options("this process was forked from the one that connected; connect again"));
+        }
         let within = within.min(self.options.deadline);
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         self.runtime().spawn(async move {
@@ -215,6 +226,10 @@ impl Drop for Remote {
     /// Gives the leases back, if that can be done in a second; else they end by themselves.
     fn drop(&mut self) {
         let Some(runtime) = self.runtime.take() else { return };
+        if self.is_forked() {
+            // Its threads are the parent's, who goes on with them.
+            return std::mem::forget(runtime);
+        }
         let (sender, receiver) = std::sync::mpsc::channel();
         for member in &self.members {
             member.stop();

@@ -133,6 +133,10 @@ impl RemoteSource {
         &self.remote.members
     }
 
+    pub(super) fn is_forked(&self) -> bool {
+        self.remote.is_forked()
+    }
+
     pub(super) fn traffic(&self) -> Traffic {
         self.remote.traffic()
     }
@@ -242,6 +246,9 @@ impl RemoteSource {
 
 impl Drop for RemoteSource {
     fn drop(&mut self) {
+        if self.is_forked() {
+            return;
+        }
         let sets = std::mem::take(&mut *lock(&self.resting));
         for set in &sets {
             self.close(set);

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
 
-use graphmill_net::{MappedSlot, SharedSlot};
+use graphmill_net::{HeldSlot, MappedSlot, ReceivedSlots, SharedSlot};
+use graphmill_wire::proto;
 use memmap2::MmapOptions;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
@@ -105,4 +106,25 @@ fn a_mapping_outlives_the_server() {
     let mapped = MappedSlot::map(fd, BYTES).unwrap();
     drop(shared);
     assert!(mapped.bytes().iter().all(|&byte| byte == 3));
+}
+
+#[test]
+fn whoever_holds_many_slots_or_many_bytes_is_told_to_copy() {
+    const MEGABYTE: usize = 1 << 20;
+    for (size, held) in [(MEGABYTE, 4), (MEGABYTE, 5), (40 * MEGABYTE, 1), (40 * MEGABYTE, 2)] {
+        let (sender, mut returns) = tokio::sync::mpsc::unbounded_channel();
+        let slots = ReceivedSlots::new(sender);
+        let take = |slot: u32| {
+            let memory = SharedSlot::create(size).unwrap().fd().try_clone_to_owned().unwrap();
+            slots.accept(&proto::Slot { slot, bytes: size as u64 }, Some(memory)).unwrap();
+            slots.take(slot, size).unwrap()
+        };
+        let mut all: Vec<HeldSlot> = (0..held).map(take).collect();
+        assert_eq!(slots.crowded(), held > 4 || held as usize * size > 64 * MEGABYTE, "{held} of {size} bytes");
+        // What is let go goes back, and there is room again.
+        all.truncate(1);
+        assert!(!slots.crowded());
+        let back: Vec<u32> = std::iter::from_fn(|| returns.try_recv().ok()).flat_map(|back| back.returned).collect();
+        assert_eq!(back, (1..held).collect::<Vec<_>>());
+    }
 }

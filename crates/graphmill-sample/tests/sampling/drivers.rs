@@ -4,73 +4,64 @@ use std::sync::Arc;
 
 use graphmill_graph::{Dataset, Direction, OpenOptions, Storage};
 use graphmill_sample::{
-    Answer, AnswerScratch, Batch, Budget, Config, Expand, Fanouts, Hops, Layout, Machine, Need, Plan, Pool, Ppr,
-    Result, Seeds, Share, Split, Step, Task, View,
+    Answer, AnswerScratch, Batch, Config, Cut, Layout, Machine, Need, Plan, Pool, Result, SeedList, Share, Split, Step,
+    View,
 };
-use graphmill_testing::{Assignment, assignments, tempdir, write};
+use graphmill_testing::{Assignment, Sampling, assignments, samplings, tempdir, write};
 use proptest::prelude::*;
 
-use crate::neighbors::seeded_graphs;
-use crate::support::{ID, placed, sample};
+use crate::support::{ID, placed, sampler};
 
-fn expansions() -> impl Strategy<Value = Expand> {
-    let fanouts = proptest::collection::vec(-1i64..4, 0..3);
-    let hops = (fanouts, any::<bool>(), any::<bool>()).prop_map(|(fanouts, replace, weighted)| Hops {
-        fanouts: Fanouts::Same(fanouts),
-        replace,
-        weighted,
-    });
-    let ppr = Ppr { eps: 0.01, max_nodes: Budget::Each(5), neighbors_per_hop: 3, ..Ppr::default() };
-    prop_oneof![hops.clone().prop_map(Expand::Neighbors), hops.prop_map(Expand::Induced), Just(Expand::Ppr(ppr))]
+/// A sampler, and a way to share its graph between partitions.
+fn placed_samplings() -> impl Strategy<Value = (Sampling, Assignment)> {
+    samplings().prop_flat_map(|sampling| {
+        let assignment = assignments(&sampling.graph);
+        (Just(sampling), assignment)
+    })
+}
+
+/// All seeds, in one batch.
+fn cut(seeds: &SeedList) -> Cut {
+    let mut cut = Cut::default();
+    cut.fill(seeds, 0..seeds.len() as u64);
+    cut
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn parts_and_storage_change_nothing(
-        ((graph, node_type, seeds), assignment) in seeded_graphs().prop_flat_map(|seeded| {
-            let assignment = assignments(&seeded.0);
-            (Just(seeded), assignment)
-        }),
-        expand in expansions(),
-    ) {
-        let features = graph.nodes[&node_type].features.keys().cloned().collect();
-        let task = Task::Nodes { node_type: Some(node_type) };
-        let config = Config { task, expand, features, direction: Some(Direction::In), ..Config::default() };
+    fn parts_and_storage_change_nothing((Sampling { graph, config, seeds }, assignment) in placed_samplings()) {
+        let cut = cut(&seeds);
         let layouts = [Direction::In, Direction::Out];
         let whole = placed(&graph, &layouts, &Assignment::whole(&graph), Storage::Ram);
-        let expected = sample(&whole, &config, &seeds)?;
-        for (layouts, storage) in [(&layouts[..], Storage::Ram), (&[Direction::In][..], Storage::Mmap)] {
+        let expected = sampler(&whole, &config)?.sample(cut.seeds(&seeds), ID)?;
+        let walked = [config.direction.unwrap()];
+        for (layouts, storage) in [(&layouts[..], Storage::Ram), (&walked[..], Storage::Mmap)] {
             let parted = placed(&graph, layouts, &assignment, storage);
-            let found = sample(&parted, &config, &seeds)?;
+            let found = sampler(&parted, &config)?.sample(cut.seeds(&seeds), ID)?;
             prop_assert_eq!(found.layout().entries(), expected.layout().entries());
             prop_assert_eq!(found.bytes(), expected.bytes());
         }
     }
 
     #[test]
-    fn owners_answer_like_the_whole(
-        ((graph, node_type, seeds), assignment) in seeded_graphs().prop_flat_map(|seeded| {
-            let assignment = assignments(&seeded.0);
-            (Just(seeded), assignment)
-        }),
-        expand in expansions(),
-    ) {
+    fn owners_answer_like_the_whole((Sampling { graph, config, seeds }, assignment) in placed_samplings()) {
+        // Rows are gathered where the nodes are, by whoever drives the machine.
+        let config = Config { features: Vec::new(), edge_features: Vec::new(), labels: false, ..config };
         let folder = tempdir();
         let path = folder.path().join("dataset");
-        write(&graph, &path, &[Direction::In], &assignment)?;
+        write(&graph, &path, &[config.direction.unwrap()], &assignment)?;
         let part = |part: u32| OpenOptions { storage: Storage::Mmap, partitions: Some(vec![part]) };
         let owners: Vec<Dataset> =
             (0..assignment.parts()).map(|owner| Dataset::open_with(&path, &part(owner))).collect::<std::result::Result<_, _>>()?;
         let whole = Dataset::open(&path)?;
-        let task = Task::Nodes { node_type: Some(node_type) };
-        let config = Config { task, expand, direction: Some(Direction::In), ..Config::default() };
 
+        let cut = cut(&seeds);
         let plan = Arc::new(Plan::new(config.clone(), &whole)?);
         let views: Vec<View> = owners.iter().map(View::new).collect();
         let mut machine = Machine::new(&plan);
-        machine.begin(&plan, Seeds::Nodes(&seeds), ID)?;
+        machine.begin(&plan, cut.seeds(&seeds), ID)?;
         while machine.step(&plan)? == Step::Need {
             for (need, answer) in machine.needs() {
                 ask_owners(&whole, &views, &need, answer)?;
@@ -80,7 +71,7 @@ proptest! {
         let mut buffer = Pool::new(1).take(layout.bytes());
         layout.write(&plan, &machine, buffer.bytes_mut())?;
         let found = Batch::new(ID, machine.batch_size(&plan), Arc::clone(&plan), layout, buffer);
-        let expected = sample(&whole, &config, &seeds)?;
+        let expected = sampler(&whole, &config)?.sample(cut.seeds(&seeds), ID)?;
         prop_assert_eq!(found.layout().entries(), expected.layout().entries());
         prop_assert_eq!(found.bytes(), expected.bytes());
     }

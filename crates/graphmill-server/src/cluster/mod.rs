@@ -67,9 +67,13 @@ impl Cluster {
     }
 
     fn recount(&self) {
-        let partitions: Vec<_> = self.peers.iter().map(|peer| peer.partitions()).collect();
-        let owners = Owners::new(&self.dataset, &partitions);
-        *self.owners.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(owners);
+        {
+            // Locked before the peers are looked at: of two that change at once, the one that looked first must not have the
+            // last word.
+            let mut owners = self.owners.write().unwrap_or_else(PoisonError::into_inner);
+            let partitions: Vec<_> = self.peers.iter().map(|peer| peer.partitions()).collect();
+            *owners = Arc::new(Owners::new(&self.dataset, &partitions));
+        }
         self.changed.send_modify(|count| *count += 1);
     }
 

@@ -225,7 +225,7 @@ impl Peer {
         let Dialing { tls, token, fingerprint, client, .. } = &self.dialing;
         let stream =
             graphmill_net::connect_data(endpoint, tls.as_ref(), CONNECT).await.map_err(|error| error.to_string())?;
-        let (mut reader, mut writer) = graphmill_net::split(stream, graphmill_wire::VERSION, Limits::SERVER);
+        let (mut reader, mut writer) = graphmill_net::split(stream, graphmill_wire::GREETING, Limits::SERVER);
         let hello = Message::Hello(proto::Hello {
             oldest_wire: graphmill_wire::OLDEST.into(),
             newest_wire: graphmill_wire::VERSION.into(),
@@ -238,7 +238,12 @@ impl Peer {
         });
         writer.write(Header::new(hello.kind()), &hello, &[]).await.map_err(|error| error.to_string())?;
         match reader.next().await.map_err(|error| error.to_string())?.map(|frame| frame.message) {
-            Some(Message::Welcome(welcome)) => Ok((reader, writer, welcome)),
+            Some(Message::Welcome(welcome)) => {
+                let version = graphmill_wire::chosen(welcome.wire).map_err(|error| error.to_string())?;
+                reader.set_version(version);
+                writer.set_version(version);
+                Ok((reader, writer, welcome))
+            }
             Some(Message::Refused(refused)) => Err(refused.reason),
             Some(other) => Err(format!("it answered {:?} to the greeting", other.kind())),
             None => Err("it hung up".to_owned()),

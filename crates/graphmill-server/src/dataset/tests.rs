@@ -463,9 +463,17 @@ fn what_cannot_be_is_refused_in_words() {
     refused(degrees("in", vec![0], true), &["not both"]);
     let likes = EdgeType { src: "author".to_owned(), relation: "likes".to_owned(), dst: "paper".to_owned() };
     let request =
-        AnchorLabelsRequest { positive: Some(cites), negative: Some(likes), ..AnchorLabelsRequest::default() };
+        AnchorLabelsRequest { positive: Some(cites), negative: Some(likes.clone()), ..AnchorLabelsRequest::default() };
     let labels = world.read(world.api.anchor_labels(Request::new(request))).map(drop);
     refused(labels, &["author:likes:paper", "does not begin at `paper`"]);
+    for (split, words) in [("dev", ["`dev`", "train, val, test"]), ("train", ["split `train`", "there are: test"])] {
+        let request = AnchorLabelsRequest {
+            positive: Some(likes.clone()),
+            split: Some(split.to_owned()),
+            ..AnchorLabelsRequest::default()
+        };
+        refused(world.read(world.api.anchor_labels(Request::new(request))).map(drop), &words);
+    }
     let nameless = LookupRequest { node_type: Some("paper".to_owned()), originals: vec![OriginalId { id: None }] };
     refused(world.ask(world.api.lookup(Request::new(nameless))).map(drop), &["number or a text"]);
 }

@@ -8,6 +8,7 @@ use graphmill_sample::{Cutting, Epoch, SeedList};
 
 use super::{Backend, ClientId};
 use crate::cluster::lock;
+use crate::life::Queued;
 use crate::outlet::Outlet;
 
 /// A line of the log after so many batches of a channel.
@@ -27,10 +28,22 @@ pub(crate) struct Channel {
     pub(crate) closed: AtomicBool,
     /// The connection that asked last, where batches go.
     outlet: Mutex<Option<Arc<Outlet>>>,
-    /// Batches so far, and the microseconds that they waited and took.
+    /// The spans of batches that wait.
+    pub(crate) lives: Queued,
+    /// Batches so far, the microseconds that they waited and took, and how many were slow.
     done: AtomicU64,
     queued: AtomicU64,
     took: AtomicU64,
+    slow: AtomicU64,
+}
+
+/// How a channel's batches were served so far.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fetches {
+    pub(crate) batches: u64,
+    /// From asking for a batch to having it, over all of them.
+    pub(crate) took: Duration,
+    pub(crate) slow: u64,
 }
 
 impl Channel {
@@ -51,9 +64,11 @@ impl Channel {
             cutting,
             closed: AtomicBool::new(false),
             outlet: Mutex::default(),
+            lives: Queued::default(),
             done: AtomicU64::new(0),
             queued: AtomicU64::new(0),
             took: AtomicU64::new(0),
+            slow: AtomicU64::new(0),
         }
     }
 
@@ -74,13 +89,21 @@ impl Channel {
             self.queued.fetch_add(queued.as_micros() as u64, Ordering::Relaxed) + queued.as_micros() as u64;
         let all_took = self.took.fetch_add(took.as_micros() as u64, Ordering::Relaxed) + took.as_micros() as u64;
         if queued > SLOW || took > SLOW {
+            self.slow.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(channel = self.id, worker = self.worker, ?queued, ?took, "a slow batch");
         }
         if done.is_multiple_of(LOGGED) {
             let mean = |sum: u64| Duration::from_micros(sum / done);
-            let (queued, took) = (mean(all_queued), mean(all_took));
-            tracing::info!(channel = self.id, worker = self.worker, batches = done, ?queued, ?took, "served");
+            let (queued, took, slow) = (mean(all_queued), mean(all_took), self.slow.load(Ordering::Relaxed));
+            tracing::info!(channel = self.id, worker = self.worker, batches = done, ?queued, ?took, slow, "served");
         }
+    }
+
+    /// How its batches were served so far.
+    pub(crate) fn fetches(&self) -> Fetches {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let took = Duration::from_micros(count(&self.queued) + count(&self.took));
+        Fetches { batches: count(&self.done), took, slow: count(&self.slow) }
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -9,8 +9,9 @@ use graphmill_wire::proto::{
 use graphmill_wire::{Kind, Message};
 use tonic::Code;
 
+use crate::memory::wide;
 use crate::support::{
-    Cluster, Control, NODES, Opening, Store, config, eventually, flat, json, open_backend, open_channel,
+    Cluster, Control, NODES, Opening, Store, Wire, config, eventually, flat, json, open_backend, open_channel,
 };
 
 async fn start(control: &mut Control, channel: u64, epoch: u64) -> Result<u64, tonic::Status> {
@@ -268,6 +269,69 @@ fn a_server_that_stops_with_channels_says_so_and_waits_for_nobody() {
         assert!(matches!(answer, Message::Batch(_) | Message::Failed(_)), "{answer:?}");
     });
     assert_eq!(cluster.stop_one(1).channels, 1);
+}
+
+/// A channel whose client asked for all of its 32 batches and reads none, so that it is parked.
+fn parked(cluster: &Cluster) -> (u64, Wire) {
+    let opening = Opening { config: flat(), nodes: 256, max_credits: 32, max_bytes: 2 << 20, ..Opening::default() };
+    let channel = cluster.open(0, opening.clone());
+    let mut wire = cluster.wire(0, opening.client);
+    cluster.run(wire.credit(channel, 0, &(0..32).collect::<Vec<_>>()));
+    eventually("it is parked", || {
+        let seen = cluster.describe(0, channel);
+        seen.state == "parked" && seen.running == 0
+    });
+    (channel, wire)
+}
+
+#[test]
+fn closing_a_parked_channel_waits_for_nobody_and_what_is_on_its_way_still_comes_whole() {
+    let store = Store::new(wide(), 1);
+    let cluster = Cluster::start(&store.path, 1);
+    let (channel, mut wire) = parked(&cluster);
+    let finished = cluster.describe(0, channel).completed;
+    let mut control = cluster.control(0);
+    cluster.run(close(&mut control, channel));
+    assert_eq!(cluster.status(0).registered, 0);
+    assert!(cluster.status(0).backends.is_empty(), "it was the last channel of its backend");
+    // Nothing more is sampled for it; a frame that was begun is written to its end.
+    let came = cluster.run(async {
+        wire.ping().await;
+        wire.until_pong().await
+    });
+    assert!(came.iter().all(|frame| frame.header.kind == Kind::Batch));
+    assert!((finished..=32).contains(&(came.len() as u64)), "{} of {finished}", came.len());
+    drop(wire);
+    assert!(cluster.stop());
+}
+
+#[test]
+fn a_stopping_server_sends_what_it_has_finished() {
+    let store = Store::new(wide(), 1);
+    let mut cluster = Cluster::start(&store.path, 1);
+    let (channel, mut wire) = parked(&cluster);
+    let finished = cluster.describe(0, channel).completed;
+    // Its client begins to read when the server takes nothing new any more.
+    let mut control = cluster.control(0);
+    let reading = cluster.spawn(async move {
+        while open_backend(&mut control, "another", &config()).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let mut met = Vec::new();
+        while let Some(frame) = wire.next().await {
+            assert_eq!(frame.header.kind, Kind::Batch);
+            let mut body = vec![0; frame.header.body as usize];
+            wire.reader.read_body(&mut body).await.expect("a whole batch");
+            met.push(frame.header.g);
+        }
+        met
+    });
+    let left = cluster.stop_one(0);
+    assert_eq!((left.channels, left.batches), (1, 0));
+    let mut met = cluster.run(reading).unwrap();
+    met.sort_unstable();
+    assert!((finished..=32).contains(&(met.len() as u64)), "{} of {finished}", met.len());
+    assert!(met.iter().copied().eq(0..met.len() as u64), "what was begun first is there");
 }
 
 #[test]

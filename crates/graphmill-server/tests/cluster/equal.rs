@@ -1,80 +1,121 @@
 //! A batch is the same from any number of servers, over any transport, as from this process.
 
-use graphmill_client::{Loader, Options, SeedList, Transport};
-use graphmill_graph::{Dataset, Direction};
-use graphmill_sample::{Batch, Budget, Config, Expand, Fanouts, Hops, Ppr, Task};
-use graphmill_testing::{assignments, graphs, tempdir, write};
+use std::path::Path;
+use std::sync::Arc;
+
+use graphmill_client::{Batches, ConnectOptions, Loader, Options, Remote, Transport};
+use graphmill_graph::{Dataset, Direction, Replace};
+use graphmill_ingest::Job;
+use graphmill_ingest::partition::{Method, partition};
+use graphmill_sample::Batch;
+use graphmill_testing::{Assignment, Sampling, assignments, samplings, tempdir, write};
 use proptest::prelude::*;
+use proptest::sample::select;
 
-use crate::support::Cluster;
+use crate::authority::Authority;
+use crate::support::{Cluster, PATIENCE};
 
-fn expansions() -> impl Strategy<Value = Expand> {
-    let fanouts = proptest::collection::vec(-1i64..4, 0..3);
-    let hops = (fanouts, any::<bool>(), any::<bool>()).prop_map(|(fanouts, replace, weighted)| Hops {
-        fanouts: Fanouts::Same(fanouts),
-        replace,
-        weighted,
-    });
-    let ppr = Ppr { eps: 0.01, max_nodes: Budget::Each(5), neighbors_per_hop: 3, ..Ppr::default() };
-    prop_oneof![hops.clone().prop_map(Expand::Neighbors), hops.prop_map(Expand::Induced), Just(Expand::Ppr(ppr))]
+/// How batches come.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Tcp,
+    Tls,
+    UnixSocket,
+    SharedMemory,
 }
 
-fn assert_same(found: &Batch, expected: &Batch) -> Result<(), TestCaseError> {
-    prop_assert_eq!(found.id(), expected.id());
-    prop_assert_eq!(found.batch_size(), expected.batch_size());
-    prop_assert_eq!(found.layout().entries(), expected.layout().entries());
-    prop_assert_eq!(found.bytes(), expected.bytes());
-    Ok(())
+impl Way {
+    const ALL: [Self; 4] = [Self::Tcp, Self::Tls, Self::UnixSocket, Self::SharedMemory];
+
+    /// Servers that can be reached so, and a client that does.
+    fn connect(self, dataset: &Path, servers: usize) -> (Cluster, Arc<Remote>) {
+        let transport = match self {
+            Self::Tcp | Self::Tls => Transport::Socket,
+            Self::UnixSocket => Transport::UnixSocket,
+            Self::SharedMemory => Transport::SharedMemory,
+        };
+        let Self::Tls = self else {
+            let cluster = Cluster::start(dataset, servers);
+            let remote = cluster.connect(transport);
+            return (cluster, remote);
+        };
+        let authority = Authority::new("servers");
+        let (tls, peer_tls) = (authority.server(None), authority.client(None));
+        let client = peer_tls.clone();
+        let cluster = Cluster::over_tcp(dataset, servers, move |options| graphmill_server::Options {
+            tls: Some(tls.clone()),
+            peer_tls: Some(peer_tls.clone()),
+            shared_memory: false,
+            ..options
+        });
+        let options = ConnectOptions { tls: Some(client), transport, deadline: PATIENCE, ..ConnectOptions::default() };
+        let remote = Remote::connect(&cluster.addresses(), options).unwrap();
+        (cluster, remote)
+    }
+}
+
+/// How nodes are shared between partitions: as the partitioner does, or in any way at all.
+#[derive(Debug, Clone)]
+enum Cutting {
+    Partitioner(Method, u32),
+    Any(Assignment),
+}
+
+impl Cutting {
+    /// Writes a dataset that is whole, and the same in partitions.
+    fn write(&self, sampling: &Sampling, whole: &Path, cut: &Path) {
+        let (graph, layouts) = (&sampling.graph, [sampling.config.direction.unwrap_or(Direction::In)]);
+        write(graph, whole, &layouts, &Assignment::whole(graph)).unwrap();
+        match self {
+            Self::Any(assignment) => drop(write(graph, cut, &layouts, assignment).unwrap()),
+            Self::Partitioner(method, parts) => {
+                let whole = Dataset::open(whole).unwrap();
+                partition(&whole, *parts, method, cut, Replace::No, &Job::silent()).unwrap();
+            }
+        }
+    }
+}
+
+/// A sampler, servers, and partitions for them: as many, or more, or fewer.
+fn clusters() -> impl Strategy<Value = (Sampling, usize, Cutting)> {
+    (samplings(), select(vec![1, 2, 4])).prop_flat_map(|(sampling, servers)| {
+        let methods = select(vec![Method::Hash, Method::Ldg, Method::Range]);
+        let partitioner = (methods, servers as u32..=6).prop_map(|(method, parts)| Cutting::Partitioner(method, parts));
+        let any = assignments(&sampling.graph).prop_map(Cutting::Any);
+        (Just(sampling), Just(servers), prop_oneof![3 => partitioner, 1 => any])
+    })
+}
+
+fn all(batches: Batches) -> Vec<Batch> {
+    batches.map(Result::unwrap).collect()
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
-    fn servers_and_transports_change_nothing(
-        (graph, assignment) in graphs().prop_flat_map(|graph| {
-            let assignment = assignments(&graph);
-            (Just(graph), assignment)
-        }),
-        expand in expansions(),
-        servers in 1usize..=4,
-        transport in proptest::sample::select(vec![Transport::Socket, Transport::UnixSocket, Transport::SharedMemory]),
-        shuffle: bool,
-        place: proptest::sample::Index,
+    fn servers_partitions_and_transports_change_nothing(
+        (sampling, servers, cutting) in clusters(), way in select(&Way::ALL[..]), shuffle: bool, batch_size in 1usize..5,
     ) {
-        let types: Vec<&String> = graph.nodes.iter().filter(|(_, nodes)| nodes.count > 0).map(|(name, _)| name).collect();
-        prop_assume!(!types.is_empty());
-        let node_type = (*place.get(&types)).clone();
-        let mut features: Vec<String> = graph.nodes.values().flat_map(|nodes| nodes.features.keys().cloned()).collect();
-        features.sort();
-        features.dedup();
-        let mut edge_features: Vec<String> = graph.edges.values().flat_map(|edges| edges.features.keys().cloned()).collect();
-        edge_features.sort();
-        edge_features.dedup();
-        let labels = graph.nodes.values().any(|nodes| nodes.label.is_some());
-        let task = Task::Nodes { node_type: Some(node_type.clone()) };
-        let direction = Some(Direction::In);
-        let config = Config { task, expand, features, edge_features, labels, direction, ..Config::default() };
-
         let folder = tempdir();
-        let path = folder.path().join("dataset");
-        write(&graph, &path, &[Direction::In], &assignment)?;
-        let whole = Dataset::open(&path)?;
-        let options = Options { batch_size: 3, shuffle, ..Options::default() };
-        let seeds = SeedList::Nodes((0..graph.nodes[&node_type].count).collect());
-        let embedded = Loader::new(&whole, config.clone(), seeds.clone(), options.clone()).unwrap();
-
-        let cluster = Cluster::start(&path, servers);
-        let remote = cluster.connect(transport);
+        let [whole, cut] = ["whole", "cut"].map(|name| folder.path().join(name));
+        cutting.write(&sampling, &whole, &cut);
+        let Sampling { config, seeds, .. } = sampling;
+        let options = Options { batch_size, shuffle, ..Options::default() };
+        let embedded = Loader::new(&Dataset::open(&whole)?, config.clone(), seeds.clone(), options.clone()).unwrap();
+        let (cluster, remote) = way.connect(&cut, servers);
         let loader = Loader::remote(&remote, config, seeds, options).unwrap();
-        prop_assert_eq!(loader.len(), embedded.len());
         for epoch in 0..2 {
-            for (found, expected) in loader.epoch(epoch).zip(embedded.epoch(epoch)) {
-                assert_same(&found.unwrap(), &expected.unwrap())?;
+            let (found, expected) = (all(loader.epoch(epoch)), all(embedded.epoch(epoch)));
+            prop_assert_eq!(found.len(), expected.len());
+            for (found, expected) in found.iter().zip(&expected) {
+                prop_assert_eq!(found.id(), expected.id());
+                prop_assert_eq!(found.batch_size(), expected.batch_size());
+                prop_assert_eq!(found.layout().entries(), expected.layout().entries());
+                prop_assert_eq!(found.bytes(), expected.bytes());
             }
         }
-        drop(loader);
-        drop(remote);
+        drop((loader, remote));
         prop_assert!(cluster.stop());
     }
 }

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use graphmill_client::{ConnectOptions, Loader, Remote, SeedList, Transport};
 use graphmill_server::Options;
-use graphmill_wire::proto::CloseChannelRequest;
+use graphmill_wire::proto::{CloseChannelRequest, Hello, Role};
 use graphmill_wire::{Kind, Message};
 
-use crate::support::{Cluster, NODES, Opening, PATIENCE, Store, bytes, config, eventually, expected, loading};
+use crate::support::{Cluster, NODES, Opening, PATIENCE, Store, bytes, config, eventually, expected, hello, loading};
 
 const LEASE: Duration = Duration::from_millis(150);
 
@@ -41,6 +41,20 @@ fn a_client_that_falls_silent_loses_its_channels_and_others_do_not() {
         assert!(matches!(frame.message, Message::Lost(_)), "{frame:?}");
         assert_eq!((frame.header.kind, frame.header.channel), (Kind::Lost, silent));
         control.close_channel(CloseChannelRequest { channel: silent, client: vec![9; 16] }).await.unwrap();
+    });
+}
+
+#[test]
+fn a_connection_ends_with_the_lease_of_its_client() {
+    let store = Store::homogeneous(1);
+    let cluster = Cluster::start_with(&store.path, 1, short);
+    // A client says nothing more, though its connection is there; a peer has no lease.
+    let mut client = cluster.wire(0, [9; 16]);
+    let mut peer = cluster.wire_with(0, Hello { role: Role::Peer.into(), client: vec![8; 16], ..hello() });
+    cluster.run(async {
+        assert!(client.next().await.is_none(), "the connection ends");
+        peer.ping().await;
+        assert!(peer.until_pong().await.is_empty(), "the other does not");
     });
 }
 

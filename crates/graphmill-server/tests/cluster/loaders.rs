@@ -155,6 +155,8 @@ fn every_kind_of_sampling_gives_the_batches_of_this_process() {
         Config { expand: Expand::Neighbors(Hops { weighted: true, ..hops(&[3, 2]) }), ..config() },
         Config { expand: Expand::Neighbors(Hops { weighted: true, replace: true, ..hops(&[3]) }), ..config() },
         Config { expand: Expand::Induced(hops(&[3])), ..config() },
+        // So much might come for each node that peers are asked about one or two at a time.
+        Config { expand: Expand::Neighbors(hops(&[8_000_000, 9_000_000])), ..config() },
         Config { expand: Expand::Ppr(ppr.clone()), features: x(), ..Config::default() },
         Config { direction: Some(graphmill_graph::Direction::Out), ..config() },
         Config { task: links(None), ..config() },
@@ -255,6 +257,24 @@ fn several_loaders_at_once_then_two_more() {
     }
     drop(remote);
     assert!(cluster.stop());
+}
+
+#[test]
+fn servers_that_have_no_batch_of_a_rank_are_not_asked() {
+    let store = Store::homogeneous(3);
+    let cluster = Cluster::start(&store.path, 3);
+    let remote = cluster.connect(Transport::Socket);
+    let channels = || -> usize { (0..3).map(|server| cluster.status(server).channels.len()).sum() };
+    for (nodes, asked) in [(0, 1), (8, 1), (16, 2), (24, 3), (80, 3)] {
+        let list = SeedList::Nodes((0..nodes).collect());
+        let options = Loading { shuffle: false, ..loading(8) };
+        let loader = Loader::remote(&remote, config(), list.clone(), options.clone()).unwrap();
+        assert!(bytes(loader.epoch(0)) == expected(&store, &config(), list, &options, 0));
+        // The first was asked for the number of seeds.
+        assert!(channels() <= asked + 1, "{nodes} nodes: {} channels", channels());
+        drop(loader);
+        eventually("they are closed", || channels() == 0);
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Servers and clients in one process, over real sockets.
 
+mod authority;
 mod backends;
 mod channels;
 mod equal;
@@ -8,6 +9,8 @@ mod faults;
 mod leases;
 mod loaders;
 mod memory;
+mod patience;
 mod refusals;
 mod security;
 mod support;
+mod versions;

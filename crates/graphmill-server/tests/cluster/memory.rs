@@ -60,7 +60,9 @@ fn what_is_held_never_changes_while_others_are_loaded() {
         assert!(found == expected(&store, &config(), seeds(), &loading(8), epoch));
         assert!(held.iter().all(|(batch, bytes)| batch.bytes() == &bytes[..]), "after epoch {epoch}");
     }
-    assert_eq!(remote.traffic().socket_bytes, 0);
+    // A server that has no slot to spare for a moment sends through the socket.
+    let traffic = remote.traffic();
+    assert!(traffic.shared_bytes > traffic.socket_bytes, "{traffic:?}");
 }
 
 #[test]

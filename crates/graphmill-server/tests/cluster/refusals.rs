@@ -33,8 +33,6 @@ fn a_greeting_that_does_not_fit_is_refused_with_a_code_and_a_reason() {
     let cases = [
         (proto::Hello { law: law::VERSION + 1, ..hello() }, Code::Mismatch, "law version"),
         (proto::Hello { fingerprint: other_graph.clone(), ..hello() }, Code::Mismatch, other_graph.as_str()),
-        (proto::Hello { oldest_wire: 7, newest_wire: 9, ..hello() }, Code::Mismatch, "wire versions 7 to 9"),
-        (proto::Hello { oldest_wire: 0, newest_wire: 0, ..hello() }, Code::Mismatch, "wire versions 0 to 0"),
     ];
     for (hello, code, part) in cases {
         cluster.run(async {

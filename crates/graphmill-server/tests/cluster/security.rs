@@ -1,16 +1,14 @@
 //! Who gets in, by certificate and by token, and what a server tells those who watch it.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use graphmill_client::{ConnectOptions, Error, Loader, Remote, SeedList, Transport};
 use graphmill_graph::{Dataset, OpenOptions, Storage};
-use graphmill_net::{ClientTls, Endpoint, Plane, ServerTls, Token};
+use graphmill_net::{ClientTls, Endpoint, Plane, Token};
 use graphmill_server::{Leftovers, Options, Server, StartError};
 use graphmill_wire::proto::StatusRequest;
 use graphmill_wire::proto::sampling_service_client::SamplingServiceClient;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -20,56 +18,12 @@ use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
+use crate::authority::Authority;
 use crate::support::{
     Cluster, NODES, Opening, PATIENCE, Store, bytes, config, eventually, expected, loading, open_backend,
 };
 
 const SERVICE: &str = "graphmill.v1.SamplingService";
-
-/// Somebody who signs certificates, and a folder of them.
-struct Authority {
-    folder: tempfile::TempDir,
-    issuer: CertifiedIssuer<'static, KeyPair>,
-}
-
-impl Authority {
-    fn new(name: &str) -> Self {
-        let folder = graphmill_testing::tempdir();
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        std::fs::write(folder.path().join("ca.pem"), issuer.pem()).unwrap();
-        Self { folder, issuer }
-    }
-
-    fn path(&self) -> PathBuf {
-        self.folder.path().join("ca.pem")
-    }
-
-    /// A server's side, which asks clients for certificates of an authority if one is given.
-    fn server(&self, clients: Option<&Self>) -> ServerTls {
-        let (cert, key) = self.issue("127.0.0.1");
-        ServerTls::load(&cert, &key, clients.map(Self::path).as_deref()).unwrap()
-    }
-
-    /// A client's side that trusts this authority, with a certificate of an authority if one is given.
-    fn client(&self, identity: Option<&Self>) -> ClientTls {
-        let identity = identity.map(|authority| authority.issue("someone"));
-        let identity = identity.as_ref().map(|(cert, key)| (cert.as_path(), key.as_path()));
-        ClientTls::load(&self.path(), identity).unwrap()
-    }
-
-    /// The files of a new certificate and its key.
-    fn issue(&self, name: &str) -> (PathBuf, PathBuf) {
-        let key = KeyPair::generate().unwrap();
-        let cert = CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, &self.issuer).unwrap();
-        let (cert_path, key_path) = (self.folder.path().join("cert.pem"), self.folder.path().join("key.pem"));
-        std::fs::write(&cert_path, cert.pem()).unwrap();
-        std::fs::write(&key_path, key.serialize_pem()).unwrap();
-        (cert_path, key_path)
-    }
-}
 
 fn token() -> Token {
     Token::new("open-sesame-please").unwrap()
@@ -235,6 +189,7 @@ fn a_server_that_others_can_reach_needs_a_guard_or_a_plain_word() {
         everywhere(),
         Options { tls: Some(authority.server(None)), ..everywhere() },
         Options { listen: vec!["127.0.0.1:0".parse().unwrap(), "[::]:0".parse().unwrap()], ..everywhere() },
+        Options { watch_listen: Some("0.0.0.0:0".parse().unwrap()), threads: 1, ..Options::default() },
     ];
     for options in unguarded {
         match start(options) {
@@ -249,7 +204,7 @@ fn a_server_that_others_can_reach_needs_a_guard_or_a_plain_word() {
     }
     let guarded = [
         Options { insecure: true, ..everywhere() },
-        Options { token: Some(token()), ..everywhere() },
+        Options { token: Some(token()), watch_listen: Some("0.0.0.0:0".parse().unwrap()), ..everywhere() },
         Options { tls: Some(authority.server(Some(&authority))), ..everywhere() },
     ];
     for options in guarded {
@@ -393,6 +348,32 @@ fn the_numbers_on_the_page_are_those_of_the_batches_that_were_pulled() {
         assert_eq!(metric(page, "graphmill_buffered_bytes"), 0);
         assert!(!page.contains("sesame"));
     }
+}
+
+#[test]
+fn a_channel_has_numbers_of_its_own_until_it_ends() {
+    let store = Store::homogeneous(1);
+    let cluster = Cluster::start(&store.path, 1);
+    let numbers = || cluster.run(page(&cluster.addresses()[0], None, "/metrics")).1;
+    let remote = cluster.connect(Transport::Socket);
+    let loader = Loader::remote(&remote, config(), seeds(), loading(16)).unwrap();
+    assert_eq!(loader.epoch(0).map(Result::unwrap).count(), loader.len());
+    let channel = cluster.status(0).channels[0].channel;
+    let of = |name: &str| format!("graphmill_channel_{name}_total{{channel=\"{channel}\"}}");
+    let shown = numbers();
+    assert_eq!(metric(&shown, &of("batches")), loader.len() as u64);
+    assert_eq!(metric(&shown, &of("slow_batches")), 0);
+    assert!(shown.contains(&of("batch_seconds")) && shown.ends_with("# EOF\n"), "{shown}");
+    drop(loader);
+    eventually("its series end with it", || !numbers().contains("{channel="));
+
+    // However many there are, the page has an end.
+    for _ in 0..300 {
+        cluster.open(0, Opening { nodes: 4, ..Opening::default() });
+    }
+    let shown = numbers();
+    assert_eq!(metric(&shown, "graphmill_channels"), 300);
+    assert_eq!(shown.matches("graphmill_channel_batches_total{channel=").count(), 256);
 }
 
 #[test]

@@ -375,8 +375,16 @@ impl Cluster {
     pub(crate) fn open(&self, server: usize, opening: Opening) -> u64 {
         let mut control = self.control(server);
         self.run(async move {
-            let backend = open_backend(&mut control, "", &opening.config).await.unwrap();
-            open_channel(&mut control, backend, opening).await.unwrap()
+            loop {
+                match open_backend(&mut control, "", &opening.config).await {
+                    Ok(backend) => return open_channel(&mut control, backend, opening).await.unwrap(),
+                    // The last channel of the one before has just closed.
+                    Err(status) if status.code() == tonic::Code::Unavailable => {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                    Err(status) => panic!("{status}"),
+                }
+            }
         })
     }
 
@@ -473,7 +481,7 @@ pub(crate) struct Wire {
 impl Wire {
     pub(crate) async fn connect(endpoint: &Endpoint) -> Self {
         let stream = graphmill_net::connect_data(endpoint, None, PATIENCE).await.unwrap();
-        let (reader, writer) = graphmill_net::split(stream, graphmill_wire::VERSION, Limits::CLIENT);
+        let (reader, writer) = graphmill_net::split(stream, graphmill_wire::GREETING, Limits::CLIENT);
         Self { reader, writer }
     }
 

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use graphmill_client::{ConnectOptions, Loader, Options, Remote, Seeding, Transport};
 use graphmill_graph::Split;
-use graphmill_sample::{Batch, Config, SeedList};
+use graphmill_sample::{Batch, BatchId, Config, SeedList};
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::commands::serve::endpoints;
 use crate::context::Context;
@@ -30,15 +31,31 @@ pub(crate) struct Args {
 pub(crate) struct Order {
     pub(crate) servers: Vec<String>,
     pub(crate) transport: TransportName,
+    pub(crate) rank: u32,
+    pub(crate) world_size: u32,
+    /// Loaders to pull from, a batch of each in turn.
+    pub(crate) loaders: Vec<Loading>,
+    /// Epochs to pull, or as many as fit into some seconds.
+    pub(crate) epochs: Option<u64>,
+    pub(crate) seconds: Option<f64>,
+    /// Whether to tell of each batch.
+    #[serde(default)]
+    pub(crate) each: bool,
+}
+
+/// A loader of a rank.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Loading {
     pub(crate) config: Config,
     pub(crate) seeds: SeedsName,
     pub(crate) batch_size: usize,
     pub(crate) prefetch: usize,
-    pub(crate) rank: u32,
-    pub(crate) world_size: u32,
-    /// Epochs to pull, or as many as fit into some seconds.
-    pub(crate) epochs: Option<u64>,
-    pub(crate) seconds: Option<f64>,
+    pub(crate) shuffle: bool,
+    #[serde(default)]
+    pub(crate) drop_last: bool,
+    /// Batches after which every epoch is left.
+    #[serde(default)]
+    pub(crate) most: Option<usize>,
 }
 
 /// How batches come.
@@ -64,6 +81,17 @@ pub(crate) enum SeedsName {
     First(u64),
 }
 
+/// A batch that a rank has pulled.
+#[derive(Debug, Serialize)]
+struct Told {
+    loader: usize,
+    epoch: u64,
+    g: u64,
+    repeated: bool,
+    /// A hash of its bytes.
+    digest: u64,
+}
+
 /// What a rank has pulled so far.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Pulled {
@@ -87,6 +115,13 @@ pub(crate) struct Pulled {
     pub(crate) done: bool,
 }
 
+impl Pulled {
+    /// What it took to make: bytes, and as much as 64 of them for each edge.
+    pub(crate) fn work(&self) -> u64 {
+        self.bytes + 64 * self.edges
+    }
+}
+
 pub(crate) fn run(args: &Args, _: &Context) -> anyhow::Result<ExitCode> {
     let order: Order = serde_json::from_str(&args.order)?;
     end_with_stdin();
@@ -98,23 +133,29 @@ pub(crate) fn run(args: &Args, _: &Context) -> anyhow::Result<ExitCode> {
     let worker = format!("rank {}", order.rank);
     let connecting = ConnectOptions { transport, worker, ..ConnectOptions::default() };
     let remote = Remote::connect(&endpoints(&order.servers)?, connecting)?;
-    let seeds = match &order.seeds {
+    let loader = |loading| load(&remote, loading, &order);
+    let loaders = order.loaders.iter().map(loader).collect::<anyhow::Result<Vec<Loader>>>()?;
+    pull(&loaders, &remote, &order)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn load(remote: &Arc<Remote>, loading: &Loading, order: &Order) -> anyhow::Result<Loader> {
+    let seeds = match &loading.seeds {
         SeedsName::All => Seeding::All,
         SeedsName::Edges => Seeding::Edges,
         SeedsName::Split(name) => Seeding::Split(name.parse::<Split>()?),
         SeedsName::First(count) => Seeding::Listed(SeedList::All(*count)),
     };
     let options = Options {
-        batch_size: order.batch_size,
-        shuffle: true,
-        prefetch: order.prefetch,
+        batch_size: loading.batch_size,
+        shuffle: loading.shuffle,
+        drop_last: loading.drop_last,
+        prefetch: loading.prefetch,
         rank: order.rank,
         world_size: order.world_size,
         ..Options::default()
     };
-    let loader = Loader::remote(&remote, order.config.clone(), seeds, options)?;
-    pull(&loader, &remote, &order)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Loader::remote(remote, loading.config.clone(), seeds, options)?)
 }
 
 /// Ends this process when its standard input does: whoever started it is gone, or has heard enough.
@@ -126,27 +167,38 @@ fn end_with_stdin() {
     });
 }
 
-fn pull(loader: &Loader, remote: &Arc<Remote>, order: &Order) -> anyhow::Result<()> {
-    let mut pulled = Pulled { total_batches: loader.len() as u64 * order.epochs.unwrap_or(0), ..Pulled::default() };
+fn pull(loaders: &[Loader], remote: &Arc<Remote>, order: &Order) -> anyhow::Result<()> {
+    let mosts: Vec<usize> = order.loaders.iter().map(|loading| loading.most.unwrap_or(usize::MAX)).collect();
+    let batches: usize = loaders.iter().zip(&mosts).map(|(loader, most)| loader.len().min(*most)).sum();
+    let mut pulled = Pulled { total_batches: batches as u64 * order.epochs.unwrap_or(0), ..Pulled::default() };
     let began = Instant::now();
     let mut told = began;
-    let out_of_time = |began: Instant| order.seconds.is_some_and(|seconds| began.elapsed().as_secs_f64() > seconds);
+    let out_of_time = || order.seconds.is_some_and(|seconds| began.elapsed().as_secs_f64() > seconds);
     let mut epoch = 0;
-    while order.epochs.is_none_or(|epochs| epoch < epochs) && !out_of_time(began) && !loader.is_empty() {
-        let mut batches = loader.epoch(epoch);
-        loop {
-            let asked = Instant::now();
-            let Some(batch) = batches.next() else { break };
-            let batch = batch?;
-            pulled.waited += asked.elapsed().as_secs_f64();
-            add(&mut pulled, &batch);
-            drop(batch);
-            if pulled.batches == 1 || told.elapsed() > TELLING {
+    while order.epochs.is_none_or(|epochs| epoch < epochs) && !out_of_time() && batches > 0 {
+        let begin = |(loader, most): (&Loader, &usize)| loader.epoch(epoch).take(*most);
+        let mut running: Vec<_> = loaders.iter().zip(&mosts).map(begin).enumerate().collect();
+        while !running.is_empty() && !out_of_time() {
+            let mut failed = None;
+            running.retain_mut(|(number, batches)| {
+                let asked = Instant::now();
+                match batches.next() {
+                    None => return false,
+                    Some(Err(error)) => failed = Some(error.into()),
+                    Some(Ok(batch)) => {
+                        pulled.waited += asked.elapsed().as_secs_f64();
+                        add(&mut pulled, &batch);
+                        failed = order.each.then(|| tell_of(*number, &batch).err()).flatten();
+                    }
+                }
+                failed.is_none()
+            });
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            if pulled.batches <= loaders.len() as u64 || told.elapsed() > TELLING {
                 told = Instant::now();
                 tell(&mut pulled, remote, began)?;
-            }
-            if out_of_time(began) {
-                break;
             }
         }
         epoch += 1;
@@ -154,6 +206,13 @@ fn pull(loader: &Loader, remote: &Arc<Remote>, order: &Order) -> anyhow::Result<
     }
     pulled.done = true;
     tell(&mut pulled, remote, began)
+}
+
+fn tell_of(loader: usize, batch: &Batch) -> anyhow::Result<()> {
+    let BatchId { epoch, g, repeated } = batch.id();
+    let told = Told { loader, epoch, g, repeated, digest: xxh3_64(batch.bytes()) };
+    output::print(&serde_json::to_string(&told)?)?;
+    Ok(())
 }
 
 fn add(pulled: &mut Pulled, batch: &Batch) {

@@ -6,6 +6,8 @@ mod ingest;
 mod inspect;
 mod making;
 mod sample;
+mod servers;
 mod serving;
 mod stopping;
 mod support;
+mod topologies;

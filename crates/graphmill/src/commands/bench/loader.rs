@@ -1,16 +1,14 @@
 //! `graphmill bench loader`: servers and ranks as real processes.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use graphmill_graph::{Dataset, Manifest};
 use graphmill_sample::Config;
 
+use super::serving::Serving;
 use crate::commands::rank::{Order, Pulled, SeedsName, TransportName};
-use crate::commands::sampler::SamplerArgs;
 use crate::context::Context;
-use crate::local::{Ranks, ServerOptions, Servers};
+use crate::local::{Ranks, Servers};
 use crate::terminal::numbers::parse_count;
 use crate::terminal::{numbers, output, table};
 
@@ -18,38 +16,18 @@ const EXAMPLES: &str = "\
 Examples:
   graphmill bench loader g --fanouts 15,10 --features
   graphmill bench loader g2 --servers 2 --fanouts 15,10 --transport tcp --json
-  graphmill bench loader g --ranks 3 --seed-counts 1M,100k,10k --fanouts 15,10 --seconds 20    fairness";
+  graphmill bench loader g --ranks 3 --seed-counts 1M,100k,10k --fanouts 15,10    ranks that are strangers";
 
 /// Measure how fast ranks get batches from servers, each a process of its own
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The dataset
-    #[arg(value_name = "DIR")]
-    dataset: PathBuf,
-
     #[command(flatten)]
-    sampler: SamplerArgs,
-
-    /// Servers; each has its share of the partitions
-    #[arg(long, value_name = "S", default_value_t = 1)]
-    servers: usize,
+    serving: Serving,
 
     /// Ranks
     #[arg(long, value_name = "R", default_value_t = 1)]
     ranks: u32,
-
-    /// How batches come
-    #[arg(long, value_enum, default_value_t = TransportName::Shm)]
-    transport: TransportName,
-
-    /// Seeds per batch
-    #[arg(long, value_name = "B", default_value = "1024", value_parser = parse_count)]
-    batch_size: u64,
-
-    /// Gather all features and labels of the nodes into the batches
-    #[arg(long)]
-    features: bool,
 
     /// Seconds to measure, after one to warm up
     #[arg(long, value_name = "T", default_value_t = 10.0)]
@@ -58,18 +36,6 @@ pub(crate) struct Args {
     /// Give each rank seeds of its own, so many: ranks are then compared as strangers to each other
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = parse_count)]
     seed_counts: Vec<u64>,
-
-    /// Batches that each rank asks for ahead, per server
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    prefetch: usize,
-
-    /// Threads that sample, per server [default: the cores, shared]
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
-
-    /// Map the dataset instead of reading it into memory
-    #[arg(long)]
-    mmap: bool,
 
     /// Print JSON
     #[arg(long)]
@@ -117,16 +83,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         args.ranks,
         args.seed_counts.len()
     );
-    let manifest = Manifest::read(&args.dataset)?;
-    let config = config(args, &Dataset::open(&args.dataset)?)?;
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let threads = args.threads.unwrap_or_else(|| (cores / args.servers).max(1));
+    let config = args.serving.config()?;
     let began = Instant::now();
     context.note("starting servers");
-    let options = ServerOptions { servers: args.servers, mmap: args.mmap, threads };
-    let servers = Servers::start(&args.dataset, manifest.parts, options)?;
+    let servers = args.serving.start()?;
     context.note("measuring");
-    let (first, ranks) = pull(args, &servers.addresses, &config, began)?;
+    let (first, ranks) = pull(args, &servers, &config, began)?;
     let peer_bytes = peer_bytes(&servers.addresses);
     servers.end()?;
     let measured = summarise(args, config, first, &ranks, peer_bytes)?;
@@ -138,40 +100,21 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn config(args: &Args, dataset: &Dataset) -> anyhow::Result<Config> {
-    let mut config = args.sampler.config()?;
-    if args.features {
-        super::sample::all_features(&mut config, dataset)?;
-    }
-    Ok(config)
-}
-
 /// Starts the ranks and listens to them; when the first batch came, and what each rank told.
 fn pull(
     args: &Args,
-    servers: &[String],
+    servers: &Servers,
     config: &Config,
     began: Instant,
 ) -> anyhow::Result<(Duration, Vec<Vec<Pulled>>)> {
     let links = matches!(config.task, graphmill_sample::Task::Links { .. });
     let order = |rank: u32| {
-        let own = args.seed_counts.get(rank as usize);
-        Order {
-            servers: servers.to_vec(),
-            transport: args.transport,
-            config: config.clone(),
-            seeds: match own {
-                Some(&count) => SeedsName::First(count),
-                None if links => SeedsName::Edges,
-                None => SeedsName::All,
-            },
-            batch_size: args.batch_size as usize,
-            prefetch: args.prefetch,
-            rank: if own.is_some() { 0 } else { rank },
-            world_size: if own.is_some() { 1 } else { args.ranks },
-            epochs: None,
-            seconds: Some(args.seconds + WARM),
-        }
+        let (seeds, place) = match args.seed_counts.get(rank as usize) {
+            Some(&count) => (SeedsName::First(count), (0, 1)),
+            None if links => (SeedsName::Edges, (rank, args.ranks)),
+            None => (SeedsName::All, (rank, args.ranks)),
+        };
+        args.serving.order(servers, config, seeds, place, args.seconds + WARM)
     };
     let orders: Vec<Order> = (0..args.ranks).map(order).collect();
     let mut first = None;
@@ -217,10 +160,8 @@ fn summarise(
     };
     let total = |of: fn(&Pulled) -> u64| ranks.iter().filter_map(|told| told.last()).map(of).sum::<u64>() as f64;
     let batches = total(|told| told.batches).max(1.0);
-    let work: Vec<f64> = spans
-        .iter()
-        .map(|(from, to)| ((to.bytes - from.bytes) + 64 * (to.edges - from.edges)) as f64 / (to.seconds - from.seconds))
-        .collect();
+    let work: Vec<f64> =
+        spans.iter().map(|(from, to)| (to.work() - from.work()) as f64 / (to.seconds - from.seconds)).collect();
     let waited: f64 = spans.iter().map(|(from, to)| (to.waited - from.waited) / (to.seconds - from.seconds)).sum();
     Ok(Measured {
         seeds_per_s: rate(|told| told.seeds),
@@ -237,10 +178,10 @@ fn summarise(
         shared_bytes: total(|told| told.shared_bytes) as u64,
         copied_bytes: total(|told| told.copied_bytes) as u64,
         peer_bytes_per_batch: peer_bytes as f64 / batches,
-        servers: args.servers,
+        servers: args.serving.servers,
         ranks: args.ranks,
-        transport: args.transport,
-        batch_size: args.batch_size,
+        transport: args.serving.transport,
+        batch_size: args.serving.batch_size,
         seconds: args.seconds,
         per_rank_seeds_per_s: spans
             .iter()

@@ -1,8 +1,10 @@
 //! `graphmill bench`: how fast things are on this machine.
 
 mod ceiling;
+mod fairness;
 mod loader;
 mod sample;
+mod serving;
 mod transport;
 
 use std::process::ExitCode;
@@ -23,6 +25,7 @@ pub(crate) struct Args {
 enum What {
     Sample(Box<sample::Args>),
     Loader(Box<loader::Args>),
+    Fairness(Box<fairness::Args>),
     Transport(transport::Args),
 }
 
@@ -30,6 +33,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     match &args.what {
         What::Sample(args) => sample::run(args, context),
         What::Loader(args) => loader::run(args, context),
+        What::Fairness(args) => fairness::run(args, context),
         What::Transport(args) => transport::run(args, context),
     }
 }

@@ -8,7 +8,7 @@ use graphmill_ingest::{Observer as _, Unit};
 use graphmill_sample::Config;
 
 use crate::commands::bench::jain;
-use crate::commands::rank::{Order, Pulled, SeedsName, TransportName};
+use crate::commands::rank::{Loading, Order, Pulled, SeedsName, TransportName};
 use crate::context::Context;
 use crate::local::{Ranks, ServerOptions, Servers};
 use crate::terminal::table::{Column, Sheet};
@@ -30,18 +30,25 @@ pub(super) fn run(dataset: &Path, context: &Context) -> anyhow::Result<String> {
     context.job().check()?;
     let mut config = Config::neighbors(&[15, 10]);
     (config.features, config.labels) = (vec!["x".to_owned()], true);
+    let loading = Loading {
+        config,
+        seeds: SeedsName::Split("train".to_owned()),
+        batch_size: 128,
+        prefetch: 3,
+        shuffle: true,
+        drop_last: false,
+        most: None,
+    };
     let order = |rank| Order {
         servers: servers.addresses.clone(),
         // The first rank as a process on another host would, the second as a neighbour.
         transport: if rank == 0 { TransportName::Tcp } else { TransportName::Shm },
-        config: config.clone(),
-        seeds: SeedsName::Split("train".to_owned()),
-        batch_size: 128,
-        prefetch: 3,
         rank,
         world_size: RANKS,
+        loaders: vec![loading.clone()],
         epochs: Some(EPOCHS),
         seconds: None,
+        each: false,
     };
     let ranks = Ranks::start(&(0..RANKS).map(order).collect::<Vec<_>>())?;
     let mut bars: Vec<Option<Box<dyn graphmill_ingest::StageObserver>>> = (0..RANKS).map(|_| None).collect();
@@ -90,6 +97,6 @@ fn table(pulled: &[Pulled]) -> String {
             size(told.shared_bytes),
         ]);
     }
-    let work: Vec<f64> = pulled.iter().map(|told| (told.bytes + 64 * told.edges) as f64).collect();
+    let work: Vec<f64> = pulled.iter().map(|told| told.work() as f64).collect();
     format!("{}\n\nFairness of the work served: {:.3} (Jain's index, 1 is equal).", sheet.render(), jain(&work))
 }

@@ -1,5 +1,7 @@
 //! The planes that are HTTP: gRPC for control, plain pages for whoever watches.
 
+mod beginning;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,12 +28,15 @@ use crate::core::Core;
 use crate::dataset::DatasetApi;
 use crate::sampling::SamplingApi;
 use crate::scheduler::Activity;
+use beginning::Beginning;
 
 /// The largest request over the control plane: a chunk of seeds, a list of ids.
 const LARGEST: usize = 64 << 20;
 
-/// How long a client may be silent where it is expected to speak.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a client may take to say half a request to its end.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a client may be silent before it is asked whether it is there, and before it answers.
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// Everything that is served over HTTP on the main address.
 pub(crate) fn router(
@@ -82,7 +87,7 @@ async fn metrics(State(core): State<Arc<Core>>) -> impl IntoResponse {
     gauges.clients.set(core.registry.clients() as i64);
     gauges.running.set(core.work.scheduler(|scheduler| scheduler.running()) as i64);
     gauges.scratch_bytes.set(backends.iter().map(|backend| backend.scratch_bytes()).sum::<usize>() as i64);
-    match core.metrics.page() {
+    match core.metrics.page(&channels) {
         Ok(page) => Ok(([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], page)),
         Err(_) => Err(StatusCode::INTERNAL_SERVER_ERROR),
     }
@@ -93,8 +98,9 @@ pub(crate) async fn serve(stream: Stream, router: Router) {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     // A client that says half a request and no more is let go.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
-    builder.http2().timer(TokioTimer::new()).keep_alive_interval(PATIENCE).keep_alive_timeout(PATIENCE);
-    let served = builder.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(router)).await;
+    builder.http2().timer(TokioTimer::new()).keep_alive_interval(SILENCE).keep_alive_timeout(SILENCE);
+    let stream = TokioIo::new(Beginning::new(stream, PATIENCE));
+    let served = builder.serve_connection_with_upgrades(stream, TowerToHyperService::new(router)).await;
     if let Err(error) = served {
         tracing::debug!(%error, "an HTTP connection ended");
     }

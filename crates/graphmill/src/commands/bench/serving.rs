@@ -1,0 +1,101 @@
+//! What benchmarks with servers and ranks are told in common.
+
+use std::path::PathBuf;
+
+use graphmill_graph::{Dataset, Manifest};
+use graphmill_sample::Config;
+
+use crate::commands::rank::{Loading, Order, SeedsName, TransportName};
+use crate::commands::sampler::SamplerArgs;
+use crate::local::{ServerOptions, Servers};
+use crate::terminal::numbers::parse_count;
+
+/// Servers, and how ranks pull from them.
+#[derive(Debug, clap::Args)]
+pub(super) struct Serving {
+    /// The dataset
+    #[arg(value_name = "DIR")]
+    dataset: PathBuf,
+
+    #[command(flatten)]
+    sampler: SamplerArgs,
+
+    /// Servers; each has its share of the partitions
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub(super) servers: usize,
+
+    /// How batches come
+    #[arg(long, value_enum, default_value_t = TransportName::Shm)]
+    pub(super) transport: TransportName,
+
+    /// Seeds per batch
+    #[arg(long, value_name = "B", default_value = "1024", value_parser = parse_count)]
+    pub(super) batch_size: u64,
+
+    /// Gather all features and labels of the nodes into the batches
+    #[arg(long)]
+    features: bool,
+
+    /// Batches that each rank asks for ahead, per server
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    prefetch: usize,
+
+    /// Threads that sample, per server [default: the cores, shared]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+
+    /// Map the dataset instead of reading it into memory
+    #[arg(long)]
+    mmap: bool,
+}
+
+impl Serving {
+    pub(super) fn config(&self) -> anyhow::Result<Config> {
+        let mut config = self.sampler.config()?;
+        if self.features {
+            super::sample::all_features(&mut config, &Dataset::open(&self.dataset)?)?;
+        }
+        Ok(config)
+    }
+
+    pub(super) fn manifest(&self) -> anyhow::Result<Manifest> {
+        Ok(Manifest::read(&self.dataset)?)
+    }
+
+    pub(super) fn start(&self) -> anyhow::Result<Servers> {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let threads = self.threads.unwrap_or_else(|| (cores / self.servers.max(1)).max(1));
+        let options = ServerOptions { servers: self.servers, mmap: self.mmap, threads };
+        Servers::start(&self.dataset, self.manifest()?.parts, options)
+    }
+
+    /// What a rank is told that is to pull for some seconds.
+    pub(super) fn order(
+        &self,
+        servers: &Servers,
+        config: &Config,
+        seeds: SeedsName,
+        (rank, world_size): (u32, u32),
+        seconds: f64,
+    ) -> Order {
+        let loading = Loading {
+            config: config.clone(),
+            seeds,
+            batch_size: self.batch_size as usize,
+            prefetch: self.prefetch,
+            shuffle: true,
+            drop_last: false,
+            most: None,
+        };
+        Order {
+            servers: servers.addresses.clone(),
+            transport: self.transport,
+            rank,
+            world_size,
+            loaders: vec![loading],
+            epochs: None,
+            seconds: Some(seconds),
+            each: false,
+        }
+    }
+}
