@@ -13,6 +13,7 @@ pub mod records;
 pub mod service;
 mod settings;
 pub mod state;
+mod target;
 mod task;
 pub mod values;
 
@@ -20,4 +21,5 @@ pub use coordinator::{Coordinator, Keeping, Refused};
 pub use machine::{Effect, Event, Outcome, Run};
 pub use node::Node;
 pub use settings::{InvalidSettings, Settings, check_run};
+pub use target::Target;
 pub use task::{Operation, Status, Stored};

@@ -21,5 +21,6 @@ mod seeds;
 mod server;
 mod work;
 
+pub use http::HttpServer;
 pub use refusal::Refusal;
 pub use server::{Leftovers, Options, Server, StartError};

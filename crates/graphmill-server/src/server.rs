@@ -11,6 +11,7 @@ use graphmill_net::{Accepted, ClientTls, Endpoint, Listener, ServerTls, Token};
 use graphmill_wire::proto::dataset_service_server::DatasetServiceServer;
 use graphmill_wire::proto::sampling_service_server::SamplingServiceServer;
 use tokio::task::JoinSet;
+use tonic::service::Routes;
 
 use crate::cluster::{Cluster, Dialing};
 use crate::connection::{self, Greeting};
@@ -24,7 +25,7 @@ use crate::work::Work;
 use crate::{Refusal, http, job};
 
 /// The most connections at once.
-const CONNECTIONS: usize = 16_384;
+pub(crate) const CONNECTIONS: usize = 16_384;
 
 /// How a server is run.
 #[derive(Debug, Clone)]
@@ -51,6 +52,8 @@ pub struct Options {
     pub peer_wait: Duration,
     /// Whether clients on this host may get batches in shared memory.
     pub shared_memory: bool,
+    /// Further services on the same address, each with a guard of its own.
+    pub services: Routes,
 }
 
 impl Default for Options {
@@ -67,6 +70,7 @@ impl Default for Options {
             lease: Duration::from_secs(30),
             peer_wait: Duration::from_secs(10),
             shared_memory: true,
+            services: Routes::default(),
         }
     }
 }
@@ -162,7 +166,7 @@ impl Server {
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<SamplingServiceServer<SamplingApi>>().await;
         health.set_serving::<DatasetServiceServer<DatasetApi>>().await;
-        let router = http::router(&core, options.token.clone(), health_service)?;
+        let router = http::router(&core, options.token.clone(), health_service, options.services)?;
 
         let begin = {
             let core = Arc::downgrade(&core);
@@ -242,16 +246,18 @@ fn check(options: &Options) -> Result<(), StartError> {
         return Err(StartError::Options("a server needs an address to listen on".to_owned()));
     }
     let guarded = options.token.is_some() || options.tls.as_ref().is_some_and(ServerTls::is_mutual);
-    if let Some(open) = options.listen.iter().chain(&options.watch_listen).find(|endpoint| !endpoint.is_loopback())
-        && !guarded
-        && !options.insecure
-    {
-        return Err(StartError::Options(format!(
+    check_open(options.listen.iter().chain(&options.watch_listen), guarded || options.insecure)
+}
+
+/// Fails if an address can be reached from other hosts and is not to be.
+pub(crate) fn check_open<'a>(listen: impl IntoIterator<Item = &'a Endpoint>, may: bool) -> Result<(), StartError> {
+    match listen.into_iter().find(|endpoint| !endpoint.is_loopback()) {
+        Some(open) if !may => Err(StartError::Options(format!(
             "{open} can be reached from other hosts: give a token (--token-file) or mutual TLS (--tls-client-ca), or say \
              --insecure"
-        )));
+        ))),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// A number that another start of the server does not have: 31 bits of the clock's microseconds.

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, demo, generate, ingest, inspect, partition, rank, sample, serve, status};
+use crate::commands::{bench, demo, generate, ingest, inspect, partition, rank, rendezvous, sample, serve, status};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,6 +40,7 @@ pub(crate) enum Command {
     Sample(Box<sample::Args>),
     Serve(Box<serve::Args>),
     Status(status::Args),
+    Rendezvous(rendezvous::Args),
     #[command(hide = true)]
     Rank(rank::Args),
     Bench(bench::Args),
@@ -50,7 +51,13 @@ impl Command {
     pub(crate) fn writes(&self) -> bool {
         !matches!(
             self,
-            Self::Inspect(_) | Self::Sample(_) | Self::Serve(_) | Self::Rank(_) | Self::Status(_) | Self::Bench(_)
+            Self::Inspect(_)
+                | Self::Sample(_)
+                | Self::Serve(_)
+                | Self::Rank(_)
+                | Self::Status(_)
+                | Self::Rendezvous(_)
+                | Self::Bench(_)
         )
     }
 }

@@ -50,6 +50,25 @@ impl Process {
         stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines())
     }
 
+    /// Where it listens, when it does.
+    pub(crate) fn address(&mut self) -> anyhow::Result<String> {
+        let (sender, receiver) = mpsc::channel();
+        let mut lines = self.lines();
+        // Its later output is read and dropped, so that it never waits for a reader.
+        std::thread::spawn(move || {
+            let _ = sender.send(lines.next());
+            lines.for_each(drop);
+        });
+        let line = receiver.recv_timeout(LISTENING).ok().flatten().transpose()?;
+        let address = line.as_deref().and_then(|line| line.strip_prefix("listening on "));
+        Ok(address.with_context(|| format!("{} does not listen", self.name))?.to_owned())
+    }
+
+    /// The process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Asks it to end and waits; kills it if that takes too long.
     pub(crate) fn end(mut self) -> anyhow::Result<()> {
         drop(self.stdin.take());
@@ -130,16 +149,7 @@ impl Servers {
         }
         let mut addresses = Vec::new();
         for process in &mut processes {
-            let (sender, receiver) = mpsc::channel();
-            let mut lines = process.lines();
-            // Its later output is read and dropped, so that it never waits for a reader.
-            std::thread::spawn(move || {
-                let _ = sender.send(lines.next());
-                lines.for_each(drop);
-            });
-            let line = receiver.recv_timeout(LISTENING).ok().flatten().transpose()?;
-            let address = line.as_deref().and_then(|line| line.strip_prefix("listening on "));
-            addresses.push(address.with_context(|| format!("{} does not listen", process.name))?.to_owned());
+            addresses.push(process.address()?);
         }
         Ok(Self { processes, addresses, _folder: folder })
     }

@@ -1,5 +1,6 @@
 //! The planes that are HTTP: gRPC for control, plain pages for whoever watches.
 
+mod alone;
 mod beginning;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use crate::core::Core;
 use crate::dataset::DatasetApi;
 use crate::sampling::SamplingApi;
 use crate::scheduler::Activity;
+pub use alone::HttpServer;
 use beginning::Beginning;
 
 /// The largest request over the control plane: a chunk of seeds, a list of ids.
@@ -43,6 +45,7 @@ pub(crate) fn router(
     core: &Arc<Core>,
     token: Option<Token>,
     health: HealthServer<impl Health>,
+    services: Routes,
 ) -> Result<Router, tonic_reflection::server::Error> {
     let guard = Guard { core: Arc::clone(core), token };
     let sampling = SamplingServiceServer::new(SamplingApi::new(Arc::clone(core))).max_decoding_message_size(LARGEST);
@@ -53,7 +56,8 @@ pub(crate) fn router(
         .register_encoded_file_descriptor_set(proto::DESCRIPTION)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()?;
-    let routes = Routes::new(InterceptedService::new(sampling, guard.clone()))
+    let routes = services
+        .add_service(InterceptedService::new(sampling, guard.clone()))
         .add_service(InterceptedService::new(dataset, guard))
         .add_service(health)
         .add_service(reflection);

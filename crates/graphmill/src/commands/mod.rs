@@ -8,6 +8,7 @@ pub(crate) mod ingest;
 pub(crate) mod inspect;
 pub(crate) mod partition;
 pub(crate) mod rank;
+pub(crate) mod rendezvous;
 pub(crate) mod sample;
 mod sampler;
 pub(crate) mod serve;
@@ -30,6 +31,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> anyhow::Result<ExitCo
         Command::Sample(args) => sample::run(args, context),
         Command::Status(args) => status::run(args, context),
         Command::Rank(args) => rank::run(args, context),
+        Command::Rendezvous(args) => rendezvous::run(args, context),
         Command::Serve(args) => serve::run(args, context),
         Command::Bench(args) => bench::run(args, context),
     }

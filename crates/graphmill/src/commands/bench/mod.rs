@@ -3,6 +3,7 @@
 mod ceiling;
 mod fairness;
 mod loader;
+mod rendezvous;
 mod sample;
 mod serving;
 mod transport;
@@ -27,6 +28,7 @@ enum What {
     Loader(Box<loader::Args>),
     Fairness(Box<fairness::Args>),
     Transport(transport::Args),
+    Rendezvous(rendezvous::Args),
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
@@ -35,6 +37,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         What::Loader(args) => loader::run(args, context),
         What::Fairness(args) => fairness::run(args, context),
         What::Transport(args) => transport::run(args, context),
+        What::Rendezvous(args) => rendezvous::run(args, context),
     }
 }
 

@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 /// Ends when standard input does; never, if it is not watched.
-async fn stdin_end(watched: bool) {
+pub(crate) async fn stdin_end(watched: bool) {
     if !watched {
         return std::future::pending().await;
     }

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use graphmill_net::{ClientTls, Endpoint, ServerTls, Token};
+use graphmill_rendezvous::{Coordinator, Keeping, service};
 use graphmill_server::Options;
 use serde::Deserialize;
+use tonic::service::Routes;
 
 use crate::terminal::logs::LogFormat;
 
@@ -18,6 +20,7 @@ const LEASE: f64 = 30.0;
 /// How a server is run.
 #[derive(Debug, Clone, Default, clap::Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Settings {
     /// The partitions to serve [default: all]
     #[arg(long, value_name = "I,...", value_delimiter = ',', env = "GRAPHMILL_PARTITION")]
@@ -83,6 +86,14 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "SECONDS", env = "GRAPHMILL_DRAIN")]
     drain: Option<f64>,
 
+    /// Coordinate runs too, on the same address, as `graphmill rendezvous serve` does
+    #[arg(long, env = "GRAPHMILL_COORDINATOR")]
+    coordinator: bool,
+
+    /// A folder to keep the coordinator's runs in; without it they are gone when this process is
+    #[arg(long, value_name = "DIR", env = "GRAPHMILL_STATE")]
+    state: Option<PathBuf>,
+
     /// How to write logs; `GRAPHMILL_LOG` says which, as in `graphmill=debug`
     #[arg(long, value_enum, env = "GRAPHMILL_LOG_FORMAT")]
     pub(crate) log: Option<LogFormat>,
@@ -111,6 +122,8 @@ impl Settings {
             no_shared_memory: self.no_shared_memory || file.no_shared_memory,
             lease: self.lease.or(file.lease),
             drain: self.drain.or(file.drain),
+            coordinator: self.coordinator || file.coordinator,
+            state: self.state.or(file.state),
             log: self.log.or(file.log),
         })
     }
@@ -146,12 +159,23 @@ impl Settings {
             tls.is_none() || self.peers.is_empty() || peer_tls.is_some(),
             "peers use TLS too: say with --tls-ca who signs their certificates"
         );
+        let token = self.token_file.as_ref().map(|path| Token::from_file(path)).transpose()?;
+        anyhow::ensure!(
+            self.coordinator || self.state.is_none(),
+            "--state is for a coordinator: say --coordinator too"
+        );
+        let mut services = Routes::default();
+        if self.coordinator {
+            let keeping = self.state.clone().map_or(Keeping::Memory, Keeping::Folder);
+            services = services.add_service(service::service(Coordinator::new(keeping)?, token.clone()));
+        }
         Ok(Options {
             listen: endpoints(&listen)?,
             watch_listen: self.watch_listen.as_ref().map(|address| address.parse()).transpose()?,
             peers: endpoints(&self.peers)?,
             threads: self.threads.unwrap_or(defaults.threads).clamp(1, 1024),
-            token: self.token_file.as_ref().map(|path| Token::from_file(path)).transpose()?,
+            token,
+            services,
             tls,
             peer_tls,
             insecure: self.insecure,

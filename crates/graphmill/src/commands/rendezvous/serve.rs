@@ -1,0 +1,95 @@
+//! `graphmill rendezvous serve`: a coordinator.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use graphmill_net::{ServerTls, Token};
+use graphmill_rendezvous::{Coordinator, Keeping, service};
+use graphmill_server::HttpServer;
+use tokio::signal::unix::{SignalKind, signal};
+use tonic::service::Routes;
+
+use crate::commands::serve::{endpoints, stdin_end};
+use crate::context::Context;
+use crate::terminal::logs::{self, LogFormat};
+use crate::terminal::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  graphmill rendezvous serve                                        for this host, in memory
+  graphmill rendezvous serve --state /var/lib/rendezvous            survives its own restart
+  graphmill rendezvous serve --listen 0.0.0.0:4300 --token-file t   for other hosts, which must know the token";
+
+/// Coordinate runs: who takes part, with which rank, in which round
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Where to listen: host:port, or `unix:/path`; repeat it for several
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4300", env = "GRAPHMILL_LISTEN")]
+    listen: Vec<String>,
+
+    /// A folder to keep runs in; without it they are gone when this process is
+    #[arg(long, value_name = "DIR", env = "GRAPHMILL_STATE")]
+    state: Option<PathBuf>,
+
+    /// A file with the token that members must know
+    #[arg(long, value_name = "FILE", env = "GRAPHMILL_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
+
+    /// This coordinator's certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key", env = "GRAPHMILL_TLS_CERT")]
+    tls_cert: Option<PathBuf>,
+
+    /// Its key, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert", env = "GRAPHMILL_TLS_KEY")]
+    tls_key: Option<PathBuf>,
+
+    /// Who signs the certificates of members; then they must have one
+    #[arg(long, value_name = "FILE", requires = "tls_cert", env = "GRAPHMILL_TLS_CLIENT_CA")]
+    tls_client_ca: Option<PathBuf>,
+
+    /// Listen beyond this host without token and certificates
+    #[arg(long, env = "GRAPHMILL_INSECURE")]
+    insecure: bool,
+
+    /// How to write logs; `GRAPHMILL_LOG` says which, as in `graphmill=debug`
+    #[arg(long, value_enum, default_value_t, env = "GRAPHMILL_LOG_FORMAT")]
+    log: LogFormat,
+
+    /// Stop when standard input ends, as it does when the parent is gone
+    #[arg(long)]
+    until_stdin_closes: bool,
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
+    logs::start(args.log);
+    let token = args.token_file.as_ref().map(|path| Token::from_file(path)).transpose()?;
+    let tls = match (&args.tls_cert, &args.tls_key) {
+        (Some(cert), Some(key)) => Some(ServerTls::load(cert, key, args.tls_client_ca.as_deref())?),
+        _ => None,
+    };
+    let keeping = args.state.clone().map_or(Keeping::Memory, Keeping::Folder);
+    let listen = endpoints(&args.listen)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.context("cannot start the threads for connections")?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate()).context("cannot listen to SIGTERM")?;
+        let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen to SIGINT")?;
+        let has_token = token.is_some();
+        let routes = Routes::new(service::service(Coordinator::new(keeping)?, token));
+        let server = HttpServer::start(&listen, tls, has_token, args.insecure, routes).await?;
+        for endpoint in server.endpoints() {
+            output::print(&format!("listening on {endpoint}"))?;
+        }
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            () = stdin_end(args.until_stdin_closes) => {}
+        }
+        context.note("stopping");
+        anyhow::Ok(())
+    })?;
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,158 @@
+//! `graphmill rendezvous status`: who is where in a run.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use graphmill_net::{ClientTls, Token};
+use graphmill_rendezvous::Target;
+use graphmill_rendezvous::client::{ConnectOptions, Connection};
+use graphmill_wire::proto::{MemberList, RunStatus};
+
+use crate::context::Context;
+use crate::terminal::table::{self, Column, NOTHING, Sheet};
+use crate::terminal::{numbers, output};
+
+const EXAMPLES: &str = "\
+Examples:
+  graphmill rendezvous status 127.0.0.1:4300             which runs there are
+  graphmill rendezvous status 127.0.0.1:4300/train       who takes part
+  graphmill rendezvous status 127.0.0.1:4300/train --watch --json";
+
+/// Show who is where in a run
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Coordinators and a run: HOST:PORT,HOST:PORT/RUN
+    #[arg(value_name = "URL", env = "GRAPHMILL_RENDEZVOUS")]
+    target: Target,
+
+    /// Show every change until the run is closed
+    #[arg(long)]
+    watch: bool,
+
+    /// Print JSON, an object for each status
+    #[arg(long)]
+    json: bool,
+
+    /// A file with the coordinator's token
+    #[arg(long, value_name = "FILE", env = "GRAPHMILL_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
+
+    /// Who signs the coordinator's certificate; it is then reached over TLS
+    #[arg(long, value_name = "FILE", env = "GRAPHMILL_TLS_CA")]
+    tls_ca: Option<PathBuf>,
+
+    /// Seconds to wait for an answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    deadline: f64,
+}
+
+pub(crate) fn run(args: &Args, _: &Context) -> anyhow::Result<ExitCode> {
+    let options = ConnectOptions {
+        token: args.token_file.as_ref().map(|path| Token::from_file(path)).transpose()?,
+        tls: args.tls_ca.as_ref().map(|ca| ClientTls::load(ca, None)).transpose()?,
+    };
+    let within = Duration::try_from_secs_f64(args.deadline).unwrap_or(Duration::from_secs(10));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("cannot start to talk to the coordinator")?.block_on(async {
+        let connection = Connection::new(&args.target.endpoints, &options);
+        let Some(run) = &args.target.run else {
+            let runs = connection.runs(within).await?;
+            return if args.json { output::print_json(&runs) } else { output::print(&list(&runs)) };
+        };
+        if !args.watch {
+            return show(&connection.status(run, within).await?, args.json);
+        }
+        let mut changes = connection.watch(run, within).await?;
+        while let Some(status) = changes.message().await.context("the coordinator is gone")? {
+            show(&status, args.json)?;
+            if status.closed {
+                break;
+            }
+        }
+        anyhow::Ok(())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(runs: &[String]) -> String {
+    if runs.is_empty() { "no run is under way".to_owned() } else { runs.join("\n") }
+}
+
+fn show(status: &RunStatus, json: bool) -> anyhow::Result<()> {
+    if json { output::print_json(&as_json(status)) } else { output::print(&render(status)) }
+}
+
+fn render(status: &RunStatus) -> String {
+    let settings = status.settings.unwrap_or_default();
+    let state = match (status.closed, status.complete) {
+        (true, _) => "closed".to_owned(),
+        (false, true) => "complete".to_owned(),
+        (false, false) => match status.last_call_ms {
+            Some(left) => format!("open, last call for {}", numbers::duration(Duration::from_millis(left))),
+            None => "open".to_owned(),
+        },
+    };
+    let count = |list: MemberList| status.members.iter().filter(|member| member.list() == list).count();
+    let (taking_part, waiting, spares) =
+        (count(MemberList::Participant), count(MemberList::Waiting), count(MemberList::Spare));
+    let facts = [
+        ("run", status.run.clone()),
+        ("round", format!("{}, {state}", status.round)),
+        (
+            "members",
+            format!(
+                "{taking_part} take part ({} to {} can), {waiting} wait, {spares} spare",
+                settings.min, settings.max
+            ),
+        ),
+        ("store", format!("{} values, {}", status.values, numbers::bytes(status.value_bytes))),
+    ];
+    let mut sheet =
+        Sheet::new([Column::Text("member"), Column::Text("list"), Column::Number("rank"), Column::Number("heard")]);
+    for member in &status.members {
+        let id = member.member.clone().unwrap_or_default();
+        sheet.add([
+            format!("{}_{}_{}", id.address, id.process, id.counter),
+            list_name(member.list()).to_owned(),
+            member.rank.map_or_else(|| NOTHING.to_owned(), |rank| rank.to_string()),
+            format!("{} ago", numbers::duration(Duration::from_millis(member.age_ms))),
+        ]);
+    }
+    let members = if status.members.is_empty() { String::new() } else { format!("\n\n{}", sheet.render()) };
+    table::of_facts(facts) + &members + "\n"
+}
+
+fn list_name(list: MemberList) -> &'static str {
+    match list {
+        MemberList::Participant => "takes part",
+        MemberList::Waiting => "waits",
+        MemberList::Spare => "spare",
+        MemberList::Unspecified => NOTHING,
+    }
+}
+
+fn as_json(status: &RunStatus) -> serde_json::Value {
+    let settings = status.settings.unwrap_or_default();
+    let member = |member: &graphmill_wire::proto::RunMember| {
+        let id = member.member.clone().unwrap_or_default();
+        let list = match member.list() {
+            MemberList::Participant => "participant",
+            MemberList::Waiting => "waiting",
+            MemberList::Spare => "spare",
+            MemberList::Unspecified => "",
+        };
+        serde_json::json!({
+            "address": id.address, "process": id.process, "counter": id.counter,
+            "list": list, "rank": member.rank, "age_ms": member.age_ms,
+        })
+    };
+    serde_json::json!({
+        "run": status.run, "round": status.round, "complete": status.complete, "closed": status.closed,
+        "last_call_ms": status.last_call_ms, "min": settings.min, "max": settings.max,
+        "members": status.members.iter().map(member).collect::<Vec<_>>(),
+        "values": status.values, "value_bytes": status.value_bytes,
+    })
+}
