@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::keeper::{FileKeeper, KeepError, Keeper, MemoryKeeper};
+use crate::keeper::{Etcd, EtcdKeeper, FileKeeper, KeepError, Keeper, Leader, MemoryKeeper};
 use crate::machine::Outcome;
 use crate::records::{self, Kept};
 use crate::state::State;
@@ -29,6 +29,22 @@ pub enum Keeping {
     Memory,
     /// In a folder, a file for each run.
     Folder(PathBuf),
+    /// In etcd, shared with others of which one leads; members reach this one at the address.
+    Etcd(Arc<Etcd>, String),
+}
+
+impl Keeping {
+    /// A folder, or etcd as `etcd://host:port,host:port/prefix`; members reach this coordinator at the address.
+    ///
+    /// # Errors
+    /// When an address of etcd is none.
+    pub fn parse(text: &str, address: &str) -> Result<Self, KeepError> {
+        let Some(rest) = text.strip_prefix("etcd://") else { return Ok(Self::Folder(text.into())) };
+        let (nodes, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        let prefix = if prefix.is_empty() { "graphmill" } else { prefix };
+        let nodes: Vec<_> = nodes.split(',').map(|node| format!("http://{node}")).collect();
+        Ok(Self::Etcd(Arc::new(Etcd::new(&nodes, prefix)?), address.to_owned()))
+    }
 }
 
 /// Why the coordinator does not do what it is asked.
@@ -49,6 +65,9 @@ pub enum Refused {
     /// Values did not come in time.
     #[error("{0} did not come within the time")]
     TimedOut(String),
+    /// Another coordinator serves.
+    #[error("this coordinator stands by: {0}")]
+    Standby(String),
     /// The run cannot be kept, so nothing is promised.
     #[error("the run cannot be kept: {0}")]
     Unkept(String),
@@ -64,6 +83,8 @@ impl From<InvalidSettings> for Refused {
 #[derive(Debug)]
 pub struct Coordinator {
     keeping: Keeping,
+    /// Who leads, where several share runs.
+    leader: Option<watch::Receiver<Leader>>,
     runs: Mutex<HashMap<String, Handle>>,
     /// Held while a run is opened, so that none is opened twice.
     opening: tokio::sync::Mutex<()>,
@@ -79,7 +100,7 @@ struct Handle {
 }
 
 impl Coordinator {
-    /// A coordinator; to be used inside a runtime.
+    /// A coordinator; to be made inside a runtime.
     ///
     /// # Errors
     /// When the folder cannot be made.
@@ -88,12 +109,12 @@ impl Coordinator {
             let failed = |source| KeepError::Io { doing: "make", path: path.clone(), source };
             std::fs::create_dir_all(path).map_err(failed)?;
         }
-        Ok(Arc::new(Self {
-            keeping,
-            runs: Mutex::default(),
-            opening: tokio::sync::Mutex::default(),
-            tickets: 1.into(),
-        }))
+        let leader = match &keeping {
+            Keeping::Etcd(etcd, address) => Some(etcd.campaign(address.clone())),
+            Keeping::Memory | Keeping::Folder(_) => None,
+        };
+        let (runs, opening) = (Mutex::default(), tokio::sync::Mutex::default());
+        Ok(Arc::new(Self { keeping, leader, runs, opening, tickets: 1.into() }))
     }
 
     /// Joins a run, which begins if it is new; answered when the outcome is known. Whoever drops this waits no more.
@@ -190,6 +211,7 @@ impl Coordinator {
     /// A run that is under way, or was kept; with settings it begins if there is none.
     async fn open(&self, run: &str, settings: Option<&Settings>) -> Result<Handle, Refused> {
         check_run(run)?;
+        self.leads()?;
         if let Some(handle) = self.under_way(run) {
             return Ok(handle);
         }
@@ -207,8 +229,12 @@ impl Coordinator {
                 }
                 Keeper::File(FileKeeper::open(path).await.map_err(|error| unkept(&error))?)
             }
+            Keeping::Etcd(etcd, _) => {
+                let leader = self.leads()?;
+                Keeper::Etcd(EtcdKeeper::new(Arc::clone(etcd), run, leader))
+            }
         };
-        let kept = keeper.read();
+        let kept = keeper.read().await.map_err(|error| unkept(&error))?;
         let token = kept.as_ref().map(|(_, token)| *token);
         let kept = kept.map(|(records, _)| records::read(&records)).transpose().map_err(|error| unkept(&error))?;
         let kept = match (kept.flatten(), settings) {
@@ -228,10 +254,20 @@ impl Coordinator {
         let (commands, queue) = mpsc::channel(QUEUE);
         let (changed, changes) = watch::channel(0);
         let task = Task::new(run.to_owned(), kept, keeper, token, changed);
-        tokio::spawn(task.work(queue));
+        tokio::spawn(task.work(queue, self.leader.clone()));
         let handle = Handle { commands, changes };
         runs.insert(run.to_owned(), handle.clone());
         Ok(handle)
+    }
+
+    /// Fails unless this coordinator leads, if that is a question at all; the revision at which it became the leader.
+    fn leads(&self) -> Result<i64, Refused> {
+        match self.leader.as_ref().map(|leader| leader.borrow().clone()) {
+            None => Ok(0),
+            Some(Leader::Here(revision)) => Ok(revision),
+            Some(Leader::Elsewhere(address)) => Err(Refused::Standby(format!("the coordinator at {address} leads"))),
+            Some(Leader::Unknown(reason)) => Err(Refused::Standby(format!("it is not known who leads: {reason}"))),
+        }
     }
 
     fn under_way(&self, run: &str) -> Option<Handle> {

@@ -148,7 +148,7 @@ impl From<Refused> for Status {
             Refused::Value(ValueError::Missing(_)) => Self::failed_precondition(reason),
             Refused::Invalid(_) | Refused::Value(_) => Self::invalid_argument(reason),
             Refused::TimedOut(_) => Self::deadline_exceeded(reason),
-            Refused::Unkept(_) => Self::unavailable(reason),
+            Refused::Standby(_) | Refused::Unkept(_) => Self::unavailable(reason),
         }
     }
 }

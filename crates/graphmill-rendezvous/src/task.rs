@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::coordinator::Refused;
-use crate::keeper::{KeepError, Keeper, Token, Written};
+use crate::keeper::{KeepError, Keeper, Leader, Token, Written};
 use crate::machine::{Effect, Event, Outcome, Run};
 use crate::records::{self, Changes, Kept};
 use crate::state::State;
@@ -151,7 +151,12 @@ impl Task {
     }
 
     /// Serves the run until nobody needs it any more, or it cannot be kept.
-    pub(crate) async fn work(mut self, mut queue: mpsc::Receiver<Command>) {
+    pub(crate) async fn work(
+        mut self,
+        mut queue: mpsc::Receiver<Command>,
+        mut leader: Option<watch::Receiver<Leader>>,
+    ) {
+        let mut dethroned = std::pin::pin!(dethroned(leader.as_mut()));
         let mut last_used = Instant::now();
         loop {
             let idle = if self.run.state().closed { IDLE.1 } else { IDLE.0 };
@@ -166,6 +171,8 @@ impl Task {
                         self.take(command);
                     }
                 }
+                // Whoever waits is told to ask again, and finds the new leader.
+                () = &mut dethroned => return,
                 () = tokio::time::sleep_until(wake.into()) => {
                     let effects = self.run.handle(Event::Tick, self.began.elapsed());
                     self.follow(effects);
@@ -376,6 +383,12 @@ impl Task {
             self.answer(waiter.reply, Stored { values, yes: true, number: 0 });
         }
     }
+}
+
+/// Ends when this coordinator leads no more, if that is a question at all.
+async fn dethroned(leader: Option<&mut watch::Receiver<Leader>>) {
+    let Some(leader) = leader else { return std::future::pending().await };
+    let _ = leader.wait_for(|leader| !matches!(leader, Leader::Here(_))).await;
 }
 
 /// Does something with values, and notes the keys that it changes, also if it fails half-way.

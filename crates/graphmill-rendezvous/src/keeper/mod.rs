@@ -1,9 +1,11 @@
 //! Where the records of a run are kept, under one contract: who writes must know the newest token.
 
+mod etcd;
 mod file;
 
 use std::path::PathBuf;
 
+pub use etcd::{Etcd, EtcdKeeper, Leader};
 pub use file::FileKeeper;
 
 use crate::records::{Changes, Records};
@@ -34,6 +36,9 @@ pub enum KeepError {
         /// How.
         reason: String,
     },
+    /// Etcd does not do what it is asked.
+    #[error("etcd: {0}")]
+    Etcd(String),
     /// Somebody else writes.
     #[error("somebody else keeps this run now")]
     Stale,
@@ -55,14 +60,20 @@ pub enum Keeper {
     Memory(MemoryKeeper),
     /// In a file.
     File(FileKeeper),
+    /// In etcd.
+    Etcd(EtcdKeeper),
 }
 
 impl Keeper {
     /// What is kept, if anything was, with its token.
-    pub fn read(&self) -> Option<(Records, Token)> {
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn read(&self) -> Result<Option<(Records, Token)>, KeepError> {
         match self {
-            Self::Memory(memory) => memory.read(),
-            Self::File(file) => file.read(),
+            Self::Memory(memory) => Ok(memory.read()),
+            Self::File(file) => Ok(file.read()),
+            Self::Etcd(etcd) => etcd.read().await,
         }
     }
 
@@ -74,6 +85,7 @@ impl Keeper {
         match self {
             Self::Memory(memory) => Ok(memory.write(&changes, token)),
             Self::File(file) => file.write(changes, token).await,
+            Self::Etcd(etcd) => etcd.write(changes, token).await,
         }
     }
 }

@@ -19,6 +19,7 @@ const EXAMPLES: &str = "\
 Examples:
   graphmill rendezvous serve                                        for this host, in memory
   graphmill rendezvous serve --state /var/lib/rendezvous            survives its own restart
+  graphmill rendezvous serve --state etcd://a:2379,b:2379,c:2379    one of several, of which one leads
   graphmill rendezvous serve --listen 0.0.0.0:4300 --token-file t   for other hosts, which must know the token";
 
 /// Coordinate runs: who takes part, with which rank, in which round
@@ -29,9 +30,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4300", env = "GRAPHMILL_LISTEN")]
     listen: Vec<String>,
 
-    /// A folder to keep runs in; without it they are gone when this process is
-    #[arg(long, value_name = "DIR", env = "GRAPHMILL_STATE")]
-    state: Option<PathBuf>,
+    /// Where to keep runs: a folder, or etcd as etcd://HOST:PORT,HOST:PORT/PREFIX; without it they are gone when this process is
+    #[arg(long, value_name = "DIR|URL", env = "GRAPHMILL_STATE")]
+    state: Option<String>,
+
+    /// The address at which members reach this coordinator, which others on the same etcd name [default: the first of --listen]
+    #[arg(long, value_name = "ADDRESS", env = "GRAPHMILL_ADVERTISE")]
+    advertise: Option<String>,
 
     /// A file with the token that members must know
     #[arg(long, value_name = "FILE", env = "GRAPHMILL_TOKEN_FILE")]
@@ -69,7 +74,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         (Some(cert), Some(key)) => Some(ServerTls::load(cert, key, args.tls_client_ca.as_deref())?),
         _ => None,
     };
-    let keeping = args.state.clone().map_or(Keeping::Memory, Keeping::Folder);
+    let address = args.advertise.as_ref().or(args.listen.first()).map_or("", String::as_str);
     let listen = endpoints(&args.listen)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.context("cannot start the threads for connections")?;
@@ -77,6 +82,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         let mut terminate = signal(SignalKind::terminate()).context("cannot listen to SIGTERM")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen to SIGINT")?;
         let has_token = token.is_some();
+        let keeping = args.state.as_ref().map_or(Ok(Keeping::Memory), |state| Keeping::parse(state, address))?;
         let routes = Routes::new(service::service(Coordinator::new(keeping)?, token));
         let server = HttpServer::start(&listen, tls, has_token, args.insecure, routes).await?;
         for endpoint in server.endpoints() {
