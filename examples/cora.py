@@ -22,7 +22,7 @@ import graphmill
 
 
 def main() -> None:
-    parser = arguments(None, epochs=30)
+    parser = arguments(__doc__, epochs=40)
     parser.add_argument("--data", metavar="DIR", type=Path, required=True, help="the folder of Cora's arrays")
     parser.add_argument("--seeds", type=int, default=5, help="runs, each from another random seed (%(default)s)")
     args = parser.parse_args()

@@ -1,6 +1,6 @@
 """Training that goes on after `kill -9`: the loader's state is saved with the model's, every few batches.
 
-    python examples/resume.py --kill-after 70    # kills itself in the middle of an epoch, as `kill -9` would
+    python examples/resume.py --kill-after 75    # kills itself in the middle of an epoch, as `kill -9` would
     python examples/resume.py                    # goes on with the batch after the last that was saved
 
 At the end it compares the batches trained on with those of a run that was never interrupted, byte by byte.
