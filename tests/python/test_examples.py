@@ -28,8 +28,8 @@ forks.set_forkserver_preload(["torch_geometric.nn", "torch.nn.parallel", "tqdm",
 class Run:
     """An example under way."""
 
-    def __init__(self, folder: Path, binary: Path, name: str, *arguments: object):
-        self.log = folder / f"{name}.log"
+    def __init__(self, folder: Path, binary: Path, name: str | Path, *arguments: object):
+        self.log = folder / f"{Path(name).name}.log"
         words = [str(EXAMPLES / name), *map(str, arguments)]
         self.process = forks.Process(target=_run, args=(words, str(folder), str(self.log), str(binary)))
         self.process.start()
@@ -93,6 +93,17 @@ def test_an_example_runs_as_it_is_and_learns(run, tmp_path, name, pattern, least
     assert told(pattern, said) > least
     assert "epoch 1" in said, "there is a progress bar"
     assert os.listdir(tmp_path) == [f"{name}.log"]
+
+
+def test_the_quick_start_is_ten_lines_that_run(run, tmp_path):
+    in_docs, in_readme = (
+        re.findall(r"^```python\n(.*?)^```", (REPOSITORY / page).read_text(), re.MULTILINE | re.DOTALL)[0]
+        for page in ("docs/python.md", "README.md")
+    )
+    assert in_docs == in_readme
+    assert len(in_docs.splitlines()) <= 12
+    (tmp_path / "quick_start.py").write_text(in_docs)
+    assert told(r"loss ([\d.]+)", run(tmp_path / "quick_start.py")) < 1.3
 
 
 def test_node_classification_takes_any_dataset(run, workshop):
