@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -15,8 +16,9 @@ import pytest
 from conftest import REPOSITORY
 from test_cora import CORA
 
-pytest.importorskip("torch", reason="the examples train with torch, which is not installed")
-pytest.importorskip("torch_geometric", reason="the examples train with torch_geometric, which is not installed")
+for package in ("torch", "torch_geometric"):
+    if find_spec(package) is None:
+        pytest.skip(f"the examples train with {package}, which is not installed", allow_module_level=True)
 
 EXAMPLES = REPOSITORY / "examples"
 
