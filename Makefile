@@ -5,7 +5,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 CARGO ?= cargo
-PYTHON ?= python3
+PYTHON3 ?= python3
+# 0 keeps `make demo` to Rust.
+PYTHON ?= 1
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 VENV := .venv
 VENV_READY := $(VENV)/.installed
@@ -13,14 +15,28 @@ FUZZ_SECONDS ?= 60
 FUZZ_RUN := $(CARGO) fuzz run --sanitizer none
 FUZZ_SEEDS := $(addprefix ../crates/graphmill-graph/tests/fixtures/v1/,whole assigned)
 
+# Puts the Python module of a profile where the environment finds it.
+define install
+	install -m 755 $(TARGET)/$(1)/lib_graphmill.so python/graphmill/_graphmill.abi3.so
+	echo $(abspath python) > $$($(VENV)/bin/python -c 'import site; print(site.getsitepackages()[0])')/graphmill.pth
+endef
+
 .PHONY: help
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## build, then generate, partition, inspect, sample and serve a small graph
+ifeq ($(PYTHON),0)
+demo:
 	$(CARGO) build --release -p graphmill
 	$(TARGET)/release/graphmill demo
+else
+demo: $(VENV_READY) ## build, then make, serve and train on a small graph; PYTHON=0: without training
+	$(CARGO) build --release -p graphmill -p graphmill-py
+	$(call install,release)
+	OMP_NUM_THREADS=1 PYTHONWARNINGS=ignore $(TARGET)/release/graphmill demo -- \
+		$(VENV)/bin/torchrun --standalone --nproc-per-node 2 examples/ddp.py
+endif
 
 .PHONY: test
 test: $(VENV_READY) ## run all tests, Rust and Python
@@ -35,8 +51,7 @@ test: $(VENV_READY) ## run all tests, Rust and Python
 .PHONY: develop
 develop: $(VENV_READY) ## build everything, and the Python package into the tests' environment
 	$(CARGO) build --workspace
-	install -m 755 $(TARGET)/debug/lib_graphmill.so python/graphmill/_graphmill.abi3.so
-	echo $(abspath python) > $$($(VENV)/bin/python -c 'import site; print(site.getsitepackages()[0])')/graphmill.pth
+	$(call install,debug)
 
 .PHONY: lint
 lint: ## check formatting and lints
@@ -60,21 +75,22 @@ bench: $(VENV_READY) ## measure a graph of 1 M nodes and 20 M edges
 bench-sampling: ## measure the sampling kernels, and count their instructions
 	$(CARGO) build --release -p graphmill
 	$(CARGO) bench -p graphmill --bench sampling
-	if command -v valgrind > /dev/null; then $(PYTHON) bench/instructions.py $(TARGET)/release/graphmill; fi
+	if command -v valgrind > /dev/null; then $(PYTHON3) bench/instructions.py $(TARGET)/release/graphmill; fi
 
 .PHONY: bench-peers
 bench-peers: ## measure sampling beside other libraries, which are installed
 	$(CARGO) build --release -p graphmill
-	$(PYTHON) bench/peers/run.py --graphmill $(TARGET)/release/graphmill
+	$(PYTHON3) bench/peers/run.py --graphmill $(TARGET)/release/graphmill
 
 .PHONY: bench-serving
 bench-serving: ## measure batches from a server beside GraphLearn, which is installed
 	$(CARGO) build --release -p graphmill
-	$(PYTHON) bench/peers/serving.py --graphmill $(TARGET)/release/graphmill
+	$(PYTHON3) bench/peers/serving.py --graphmill $(TARGET)/release/graphmill
 
 .PHONY: docs
-docs: ## build the API documentation
+docs: develop ## build the API documentation, of Rust and of Python
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --workspace
+	$(VENV)/bin/pdoc --docformat google --output-directory $(TARGET)/doc/python graphmill
 
 .PHONY: fuzz
 fuzz: cargo-fuzz ## fuzz the readers, FUZZ_SECONDS for each target
@@ -90,7 +106,7 @@ clean: ## remove everything that was built
 	rm -rf $(VENV) fuzz/target python/graphmill/*.so
 
 $(VENV_READY): tests/python/requirements.txt
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON3) -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check $$(grep ^uv== $<)
 	$(VENV)/bin/uv pip install --quiet --python $(VENV)/bin/python -r $<
 	touch $@

@@ -91,10 +91,17 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if !matches!(self.child.try_wait(), Ok(Some(_))) {
-            // It may end at this very moment.
-            let _ = self.child.kill();
-            let _ = self.child.wait();
+        drop(self.stdin.take());
+        let deadline = Instant::now() + ENDING;
+        // One that is killed leaves its socket behind.
+        while !matches!(self.child.try_wait(), Ok(Some(_))) {
+            if Instant::now() > deadline {
+                // It may end at this very moment.
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 }

@@ -131,6 +131,18 @@ fn the_demo_works_and_leaves_nothing() {
 }
 
 #[test]
+fn the_demo_ends_with_a_training_command_against_its_servers() {
+    let place = Workplace::new();
+    let said = place.succeed("demo --nodes 1k --edges 10k -- echo trained");
+    let told = said.lines().find(|line| line.starts_with("trained --servers 127.0.0.1:")).unwrap_or_default();
+    assert_eq!(told.split(',').count(), 2, "{said}");
+    let ended = place.run("demo --nodes 1k --edges 10k -- false");
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.stderr.contains("the training command ended with exit status: 1"), "{ended:#?}");
+    assert_eq!(place.names(), [""; 0]);
+}
+
+#[test]
 fn a_mistyped_word_is_a_usage_error_with_advice() {
     let place = Workplace::new();
     for (line, advice) in [

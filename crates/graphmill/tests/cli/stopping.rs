@@ -60,6 +60,30 @@ fn an_interrupted_demo_leaves_nothing() {
     assert_eq!(place.names(), [""; 0]);
 }
 
+#[test]
+fn a_demo_interrupted_in_training_leaves_no_process_and_no_file() {
+    let place = Workplace::new();
+    // Its child is in its group, and does not hear of the demo's end by itself.
+    std::fs::write(place.path("train.sh"), "sleep 600 & echo $! > writing; mv writing pid; wait").unwrap();
+    let child = place.command("demo --nodes 1k --edges 10k -- sh train.sh").spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !place.path("pid").exists() {
+        assert!(Instant::now() < deadline, "the training does not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let ended = Ended::from(child.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(143), "{ended:#?}");
+    assert_eq!(place.names(), ["pid", "train.sh"]);
+    let sleeping = std::fs::read_to_string(place.path("pid")).unwrap();
+    let alive =
+        || std::fs::read_to_string(format!("/proc/{}/cmdline", sleeping.trim())).is_ok_and(|line| !line.is_empty());
+    while alive() {
+        assert!(Instant::now() < deadline, "the training's child is still there");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 fn stop(place: &Workplace, line: &str, signal: Signal) -> Ended {
     let child = place.start_writing(line);
     kill_process(Pid::from_child(&child), signal).unwrap();

@@ -1,5 +1,7 @@
-//! Two servers with two partitions each, and two ranks that pull two epochs: six processes that are gone at the end.
+//! Two servers with two partitions each, and two ranks that pull two epochs: processes that are gone at the end. A training
+//! command may follow.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::Instant;
 
@@ -18,8 +20,8 @@ const SERVERS: usize = 2;
 const RANKS: u32 = 2;
 const EPOCHS: u64 = 2;
 
-/// Runs the cluster; the closing table.
-pub(super) fn run(dataset: &Path, context: &Context) -> anyhow::Result<String> {
+/// Runs the cluster, and a training command while it is there.
+pub(super) fn run(dataset: &Path, train: &[OsString], context: &Context) -> anyhow::Result<()> {
     output::print(&format!(
         "{SERVERS} servers (graphmill serve {} --partition ...) and {RANKS} ranks, {EPOCHS} epochs of the train split each",
         dataset.display()
@@ -66,12 +68,13 @@ pub(super) fn run(dataset: &Path, context: &Context) -> anyhow::Result<String> {
         Ok(context.job().check()?)
     })?;
     drop(bars);
-    servers.end()?;
-    let closing = table(&pulled);
-    Ok(format!(
-        "{closing}\n\nFirst batch {} after the servers were started.",
-        numbers::duration(first.unwrap_or_default())
-    ))
+    let first = numbers::duration(first.unwrap_or_default());
+    output::print(&format!("{}\n\nFirst batch {first} after the servers were started.\n", table(&pulled)))?;
+    if !train.is_empty() {
+        super::training::run(train, &servers.addresses, context)?;
+        output::print("")?;
+    }
+    servers.end()
 }
 
 fn table(pulled: &[Pulled]) -> String {

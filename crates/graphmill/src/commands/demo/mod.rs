@@ -1,6 +1,7 @@
 //! `graphmill demo`: the commands one after the other on a small graph, in a directory that goes away; then a small cluster.
 
 mod cluster;
+mod training;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -27,6 +28,10 @@ pub(crate) struct Args {
     /// Number of directed edges
     #[arg(long, value_name = "E", default_value = "200k", value_parser = parse_count)]
     edges: u64,
+
+    /// A training command to run at the end; it is given `--servers HOST:PORT,HOST:PORT` as well
+    #[arg(last = true, value_name = "COMMAND")]
+    train: Vec<OsString>,
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
@@ -62,11 +67,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     if steps.iter().any(|step| !step.succeeded) {
         return Ok(ExitCode::FAILURE);
     }
-    let served = cluster::run(&parts, context)?;
+    cluster::run(&parts, &args.train, context)?;
     let summary = summary(&steps, &Manifest::read(&whole)?, &Manifest::read(&parts)?);
     folder.close().context("cannot remove the demo's temporary directory")?;
-    output::print(&served)?;
-    output::print(&format!("\n{summary}"))?;
+    output::print(&summary)?;
     Ok(ExitCode::SUCCESS)
 }
 
