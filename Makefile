@@ -39,7 +39,7 @@ demo: $(VENV_READY) ## build, then make, serve and train on a small graph; PYTHO
 endif
 
 .PHONY: test
-test: $(VENV_READY) ## run all tests, Rust and Python
+test: $(VENV_READY) services ## run all tests, Rust and Python
 	@mkdir -p $(TARGET); failed=0; \
 	$(CARGO) test --workspace --no-fail-fast 2>&1 | tee $(TARGET)/test-rust.log || failed=1; \
 	$(MAKE) --no-print-directory develop || exit 1; \
@@ -47,6 +47,14 @@ test: $(VENV_READY) ## run all tests, Rust and Python
 		$(VENV)/bin/python -m pytest tests/python -q -ra 2>&1 | tee $(TARGET)/test-python.log || failed=1; \
 	$(VENV)/bin/python tests/python/summary.py $(TARGET)/test-rust.log $(TARGET)/test-python.log || failed=1; \
 	exit $$failed
+
+# Debian's packages, where there are any; the tests of what is missing say that they are skipped.
+.PHONY: services
+services:
+	@command -v etcd > /dev/null || { \
+		[ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && \
+		(apt-get install -qq -y etcd-server || (apt-get update -qq && apt-get install -qq -y etcd-server)) > /dev/null; \
+	} || echo "etcd is not installed: its tests are skipped"
 
 .PHONY: develop
 develop: $(VENV_READY) ## build everything, and the Python package into the tests' environment
