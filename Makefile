@@ -36,7 +36,7 @@ test: $(VENV_READY) ## run all tests, Rust and Python
 develop: $(VENV_READY) ## build everything, and the Python package into the tests' environment
 	$(CARGO) build --workspace
 	install -m 755 $(TARGET)/debug/lib_graphmill.so python/graphmill/_graphmill.abi3.so
-	echo $(abspath python) > $$($(VENV)/bin/python -c 'import site; print(site.getsitepackages()[0])')/graphmill.pth
+	$(VENV)/bin/python tests/python/develop.py
 
 .PHONY: lint
 lint: ## check formatting and lints
