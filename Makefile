@@ -15,7 +15,7 @@ FUZZ_SEEDS := $(addprefix ../crates/graphmill-graph/tests/fixtures/v1/,whole ass
 
 .PHONY: help
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## build, then generate, partition, inspect, sample and serve a small graph
@@ -71,6 +71,11 @@ bench-peers: ## measure sampling beside other libraries, which are installed
 bench-serving: ## measure batches from a server beside GraphLearn, which is installed
 	$(CARGO) build --release -p graphmill
 	$(PYTHON) bench/peers/serving.py --graphmill $(TARGET)/release/graphmill
+
+.PHONY: bench-rendezvous
+bench-rendezvous: develop ## measure how fast members of a run find each other, beside torch's c10d backend
+	$(CARGO) build --release -p graphmill
+	$(VENV)/bin/python bench/peers/rendezvous.py --graphmill $(TARGET)/release/graphmill
 
 .PHONY: docs
 docs: ## build the API documentation
