@@ -71,6 +71,20 @@ def test_a_third_is_a_spare_and_moves_up_when_one_is_killed(address, run):
         assert again[1] == ranks[0] and moved[1] == ranks[1] and again[3:] == moved[3:]
 
 
+def test_a_rank_0_that_dies_before_it_says_where_it_is_costs_a_round(address, run):
+    settings = {"min_nodes": 1, "max_nodes": 2, "expected": None, "last_call_timeout": 0.5, "heartbeat_timeout": 0.4, **SHORT}
+    # Members of a process are ordered as they were made.
+    mute = Rendezvous(address, run, **settings)
+    with Rendezvous(address, run, **settings) as other:
+        joined = []
+        thread = threading.Thread(target=lambda: joined.append(mute._member.next_rendezvous()) or mute.leave())
+        thread.start()
+        here = other.next_rendezvous()
+        thread.join(10)
+        assert joined[0][:3] == (0, 0, 2)
+        assert (here.round, here.rank, here.world_size) == (1, 0, 1)
+
+
 def test_leases_are_kept_up_while_python_is_busy(address, run):
     settings = {"run": run, "min_nodes": 2, "max_nodes": 2, **SHORT}
     with members.members(address, 3, **settings) as (first, second, third):

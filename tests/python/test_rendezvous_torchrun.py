@@ -23,6 +23,7 @@ from torch.distributed.elastic.rendezvous import (  # noqa: E402
     RendezvousTimeoutError,
 )
 
+from graphmill.rendezvous import Rendezvous  # noqa: E402
 from graphmill.torchrun import create_handler  # noqa: E402
 
 # Sums up until a file is there; says so whenever it begins, and at the end.
@@ -176,6 +177,38 @@ def test_handlers_keep_torchs_contract(address, tmp_path):
     closing.start()
     assert first.shutdown() and first.shutdown()
     closing.join(10)
+
+
+def test_whoever_moves_to_rank_0_hosts_the_store(address):
+    first, second = (create_handler(parameters(address, "moves", 1, 2, last_call_timeout="0.5")) for _ in range(2))
+    found = []
+    thread = threading.Thread(target=lambda: found.append(second.next_rendezvous()))
+    thread.start()
+    before = first.next_rendezvous()
+    thread.join(10)
+    assert (before.rank, found[0].rank) == (0, 1)
+    first._rendezvous.leave()
+    after = second.next_rendezvous()
+    assert (after.rank, after.world_size) == (0, 1)
+    assert after.bootstrap_store_info.master_port != before.bootstrap_store_info.master_port
+    after.store.set("key", "value")
+    assert after.store.get("key") == b"value"
+    assert second.shutdown()
+
+
+def test_an_agent_that_ends_without_shutting_down_leaves(address):
+    script = """
+import sys
+from torch.distributed.elastic.rendezvous import RendezvousParameters
+from graphmill.torchrun import create_handler
+handler = create_handler(RendezvousParameters("graphmill", sys.argv[1], "leaves", 1, 1))
+assert handler.next_rendezvous().rank == 0
+"""
+    subprocess.run([sys.executable, "-c", script, address], check=True, timeout=60)
+    with Rendezvous(address, "leaves", min_nodes=1, max_nodes=1) as next_one:
+        began = time.monotonic()
+        assert next_one.next_rendezvous().round == 1
+        assert time.monotonic() - began < 5, "there is no lease to wait for"
 
 
 def test_a_store_that_is_not_shared_is_at_another_port(address, monkeypatch):
