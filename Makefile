@@ -18,12 +18,12 @@ FUZZ_SEEDS := $(addprefix ../crates/graphmill-graph/tests/fixtures/v1/,whole ass
 # Puts the Python module of a profile where the environment finds it.
 define install
 	install -m 755 $(TARGET)/$(1)/lib_graphmill.so python/graphmill/_graphmill.abi3.so
-	echo $(abspath python) > $$($(VENV)/bin/python -c 'import site; print(site.getsitepackages()[0])')/graphmill.pth
+	$(VENV)/bin/python tests/python/develop.py
 endef
 
 .PHONY: help
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 ifeq ($(PYTHON),0)
@@ -94,6 +94,11 @@ bench-peers: ## measure sampling beside other libraries, which are installed
 bench-serving: ## measure batches from a server beside GraphLearn, which is installed
 	$(CARGO) build --release -p graphmill
 	$(PYTHON3) bench/peers/serving.py --graphmill $(TARGET)/release/graphmill
+
+.PHONY: bench-rendezvous
+bench-rendezvous: develop ## measure how fast members of a run find each other, beside torch's c10d backend
+	$(CARGO) build --release -p graphmill
+	$(VENV)/bin/python bench/peers/rendezvous.py --graphmill $(TARGET)/release/graphmill
 
 .PHONY: docs
 docs: develop ## build the API documentation, of Rust and of Python

@@ -10,6 +10,7 @@ Open or connect, make a loader, iterate::
 Batches are ``torch_geometric.data.Data`` / ``HeteroData`` where torch_geometric is installed, else :class:`Batch`.
 """
 
+from graphmill import rendezvous
 from graphmill._graphmill import __version__
 from graphmill.batch import Batch
 from graphmill.dataset import Dataset, FeatureInfo, connect, open
@@ -40,4 +41,5 @@ __all__ = [
     "from_edges",
     "from_pyg",
     "open",
+    "rendezvous",
 ]

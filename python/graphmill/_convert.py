@@ -1,8 +1,10 @@
-"""Arrays of all kinds into numpy."""
+"""Arrays of all kinds into numpy, and other arguments into what the native half takes."""
 
 import importlib
 import importlib.util
+import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -55,3 +57,19 @@ def mask_to_ids(value: Any, count: int, what: str) -> tuple[np.ndarray, bool]:
     if array.shape != (count,):
         raise ValueError(f"{what} is a mask of shape {array.shape}, expected ({count},), one value for each node")
     return np.flatnonzero(array).astype(np.int64), True
+
+
+def credentials(
+    token: str | os.PathLike | None, tls: str | os.PathLike | Mapping[str, str | os.PathLike] | None
+) -> tuple[str | None, str | os.PathLike | None, tuple | None]:
+    """A token, or the file that holds it; and the files of certificates."""
+    if isinstance(tls, Mapping):
+        if unknown := set(tls) - {"ca", "cert", "key"}:
+            raise ValueError(f"tls has {sorted(unknown)}, expected ca, cert and key")
+        if "ca" not in tls or ("cert" in tls) != ("key" in tls):
+            raise ValueError("tls needs ca, and cert and key together")
+        tls = (tls["ca"], tls.get("cert"), tls.get("key"))
+    elif tls is not None:
+        tls = (tls, None, None)
+    text, file = (token, None) if token is None or isinstance(token, str) else (None, token)
+    return text, file, tls

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphmill import _graphmill
-from graphmill._convert import need, to_ids, to_numpy
+from graphmill._convert import credentials, need, to_ids, to_numpy
 
 EdgeType = tuple[str, str, str]
 
@@ -56,15 +56,7 @@ def connect(
         servers = [server.strip() for server in servers.split(",") if server.strip()]
     if not servers:
         raise ValueError("no server was named; write \"host:port\"")
-    if isinstance(tls, Mapping):
-        if unknown := set(tls) - {"ca", "cert", "key"}:
-            raise ValueError(f"tls has {sorted(unknown)}, expected ca, cert and key")
-        if "ca" not in tls or ("cert" in tls) != ("key" in tls):
-            raise ValueError("tls needs ca, and cert and key together")
-        tls = (tls["ca"], tls.get("cert"), tls.get("key"))
-    elif tls is not None:
-        tls = (tls, None, None)
-    text, file = (token, None) if token is None or isinstance(token, str) else (None, token)
+    text, file, tls = credentials(token, tls)
     arguments = {
         "servers": list(servers), "token": text, "token_file": file, "tls": tls, "transport": transport,
         "timeout": float(timeout), "run": run, "worker": worker or f"process {os.getpid()}",

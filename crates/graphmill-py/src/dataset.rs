@@ -26,6 +26,27 @@ pub(crate) struct Dataset {
 
 type Triple = (String, String, String);
 
+/// Who signs the servers' certificates; a certificate to show, and its key.
+pub(crate) type TlsFiles = (PathBuf, Option<PathBuf>, Option<PathBuf>);
+
+/// What is shown to servers, and how they are told from somebody else.
+#[expect(clippy::needless_pass_by_value, reason = "what Python gives is owned")]
+pub(crate) fn credentials(
+    token: Option<String>,
+    token_file: Option<PathBuf>,
+    tls: Option<TlsFiles>,
+) -> Result<(Option<Token>, Option<ClientTls>)> {
+    let token = match token_file {
+        Some(path) => Some(Token::from_file(&path)?),
+        None => token.map(Token::new).transpose()?,
+    };
+    let tls = match &tls {
+        Some((ca, cert, key)) => Some(ClientTls::load(ca, cert.as_deref().zip(key.as_deref()))?),
+        None => None,
+    };
+    Ok((token, tls))
+}
+
 /// Opens a dataset of this machine.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "what Python gives is owned")]
@@ -48,7 +69,7 @@ pub(crate) fn connect(
     servers: Vec<String>,
     token: Option<String>,
     token_file: Option<PathBuf>,
-    tls: Option<(PathBuf, Option<PathBuf>, Option<PathBuf>)>,
+    tls: Option<TlsFiles>,
     transport: &str,
     timeout: f64,
     run: String,
@@ -68,14 +89,7 @@ pub(crate) fn connect(
     let deadline = deadline.ok_or_else(|| PyValueError::new_err(format!("timeout is {timeout}, expected seconds")))?;
     let prepare = || -> Result<_> {
         let endpoints: Vec<Endpoint> = servers.iter().map(|text| text.parse()).collect::<graphmill_net::Result<_>>()?;
-        let token = match token_file {
-            Some(path) => Some(Token::from_file(&path)?),
-            None => token.map(Token::new).transpose()?,
-        };
-        let tls = match &tls {
-            Some((ca, cert, key)) => Some(ClientTls::load(ca, cert.as_deref().zip(key.as_deref()))?),
-            None => None,
-        };
+        let (token, tls) = credentials(token, token_file, tls)?;
         Ok((endpoints, ConnectOptions { token, tls, transport, deadline, run, worker }))
     };
     let (endpoints, options) = prepare()?;

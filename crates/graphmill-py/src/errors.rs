@@ -7,12 +7,27 @@ use graphmill_client::Error as ClientError;
 use graphmill_graph::Error as GraphError;
 use graphmill_ingest::Error as IngestError;
 use graphmill_net::Error as NetError;
+use graphmill_rendezvous::client::Error as RendezvousError;
 use graphmill_sample::Error as SampleError;
-use pyo3::PyErr;
 use pyo3::exceptions::{
-    PyConnectionError, PyFileExistsError, PyFileNotFoundError, PyIndexError, PyKeyboardInterrupt, PyOSError,
-    PyPermissionError, PyRuntimeError, PyTimeoutError, PyValueError,
+    PyConnectionError, PyFileExistsError, PyFileNotFoundError, PyIndexError, PyKeyError, PyKeyboardInterrupt,
+    PyOSError, PyPermissionError, PyRuntimeError, PyTimeoutError, PyValueError,
 };
+use pyo3::{PyErr, create_exception};
+
+create_exception!(graphmill.rendezvous, RendezvousClosed, PyRuntimeError, "The run is closed, for good.");
+create_exception!(
+    graphmill.rendezvous,
+    RendezvousGracefulExit,
+    PyRuntimeError,
+    "The run is closed, and this member was a spare that was never needed."
+);
+create_exception!(
+    graphmill.rendezvous,
+    RendezvousTimeout,
+    PyTimeoutError,
+    "No round that this member takes part in was complete in time."
+);
 
 /// Anything that can go wrong below the wall.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +40,8 @@ pub(crate) enum Error {
     Ingest(#[from] IngestError),
     #[error(transparent)]
     Net(#[from] NetError),
+    #[error(transparent)]
+    Rendezvous(#[from] RendezvousError),
     #[error(transparent)]
     Sample(#[from] SampleError),
     /// An argument that cannot be.
@@ -43,6 +60,7 @@ impl From<Error> for PyErr {
             Error::Graph(error) => of_graph(error, text),
             Error::Sample(error) => of_sample(error, text),
             Error::Ingest(error) => of_ingest(error, text),
+            Error::Rendezvous(error) => of_rendezvous(error, text),
             Error::Net(error) => match error {
                 NetError::Address { .. } | NetError::Token(_) => PyValueError::new_err(text),
                 NetError::File { .. } => PyOSError::new_err(text),
@@ -64,6 +82,20 @@ fn of_client(error: &ClientError, text: String) -> PyErr {
         ClientError::Late { .. } => PyTimeoutError::new_err(text),
         ClientError::Batch { .. } => PyRuntimeError::new_err(text),
         ClientError::Panicked { .. } => report(&text),
+    }
+}
+
+fn of_rendezvous(error: &RendezvousError, text: String) -> PyErr {
+    match error {
+        RendezvousError::Closed(_) => RendezvousClosed::new_err(text),
+        RendezvousError::Exit(_) => RendezvousGracefulExit::new_err(text),
+        RendezvousError::TimedOut { .. } => RendezvousTimeout::new_err(text),
+        RendezvousError::Unavailable { reason, .. } if denies(reason) => PyPermissionError::new_err(text),
+        RendezvousError::Lost(_) | RendezvousError::Unavailable { .. } => PyConnectionError::new_err(text),
+        RendezvousError::Denied { .. } => PyPermissionError::new_err(text),
+        RendezvousError::Refused { .. } => PyValueError::new_err(text),
+        RendezvousError::NoValue(_) => PyTimeoutError::new_err(text),
+        RendezvousError::NoKey(_) => PyKeyError::new_err(text),
     }
 }
 

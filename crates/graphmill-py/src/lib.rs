@@ -1,4 +1,4 @@
-//! The Python package's Rust half: datasets and loaders, here or on storage servers, for `python/graphmill`.
+//! The Python package's Rust half: datasets and loaders, here or on storage servers, and members of runs, for `python/graphmill`.
 //!
 //! This module speaks in plain things (ids, arrays, JSON); what a user of Python sees is made of them by the package. The
 //! rules of this wall: whatever waits or computes is done without the interpreter's lock; waits are cut into slices, so that
@@ -12,6 +12,7 @@ mod handing;
 mod loader;
 mod making;
 mod owned;
+mod rendezvous;
 mod store;
 mod wait;
 
@@ -25,6 +26,11 @@ fn _graphmill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<dataset::Dataset>()?;
     module.add_class::<loader::Loader>()?;
     module.add_class::<loader::Batches>()?;
+    module.add_class::<rendezvous::Member>()?;
+    module.add_class::<rendezvous::Store>()?;
+    module.add("RendezvousClosed", module.py().get_type::<errors::RendezvousClosed>())?;
+    module.add("RendezvousGracefulExit", module.py().get_type::<errors::RendezvousGracefulExit>())?;
+    module.add("RendezvousTimeout", module.py().get_type::<errors::RendezvousTimeout>())?;
     module.add_function(wrap_pyfunction!(dataset::open, module)?)?;
     module.add_function(wrap_pyfunction!(dataset::connect, module)?)?;
     module.add_function(wrap_pyfunction!(making::ingest, module)?)?;

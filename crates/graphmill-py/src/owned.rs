@@ -37,9 +37,11 @@ impl<T: Send> Owned<T> {
 
 impl<T: Send> Drop for Owned<T> {
     fn drop(&mut self) {
-        let Some(value) = self.value.take().filter(|_| self.is_here()) else { return };
+        if !self.is_here() {
+            return;
+        }
         // It may wait for threads, so others run meanwhile. At the interpreter's end there is no lock to be given up.
-        let mut value = Some(value);
+        let mut value = self.value.take();
         Python::try_attach(|py| {
             let value = value.take();
             py.detach(|| drop(value));

@@ -1,0 +1,87 @@
+"""Coordinators and members of runs, each a process, for the tests of the rendezvous."""
+
+import contextlib
+import json
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import packages
+
+# Does what lines of its input say, and answers each with a line.
+SCRIPT = """
+import json, os, sys
+import graphmill.rendezvous
+rendezvous = graphmill.rendezvous.Rendezvous(sys.argv[1], **json.loads(sys.argv[2]))
+print(json.dumps(["made", rendezvous.node]), flush=True)
+def join():
+    global here
+    here = rendezvous.next_rendezvous()
+    return [here.round, here.rank, here.world_size, here.master_addr, here.master_port]
+while line := sys.stdin.readline():
+    try:
+        answer = ["value", eval(line)]
+    except BaseException as error:
+        answer = [type(error).__name__, str(error)]
+    print(json.dumps(answer), flush=True)
+"""
+
+
+@contextlib.contextmanager
+def coordinator(binary: Path, *flags: str) -> Iterator[str]:
+    """The address of a coordinator that ends with this."""
+    with packages.Server([binary, "rendezvous", "serve", "--listen", "127.0.0.1:0", *flags]) as server:
+        yield server.wait().address
+
+
+class Member:
+    """A member in a process of its own."""
+
+    def __init__(self, address: str, **settings: Any):
+        command = [sys.executable, "-c", SCRIPT, address, json.dumps(settings)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.answers: queue.SimpleQueue = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        for line in self.process.stdout:
+            self.answers.put(json.loads(line))
+        self.answers.put(["ended", ""])
+
+    def ask(self, expression: str) -> "Member":
+        """Has it do something; :meth:`hear` tells what came of it."""
+        self.process.stdin.write(expression + "\n")
+        self.process.stdin.flush()
+        return self
+
+    def hear(self, timeout: float = 20) -> tuple[str, Any]:
+        """A kind, and a value or a message."""
+        return tuple(self.answers.get(timeout=timeout))
+
+    def value(self, timeout: float = 20) -> Any:
+        """What it was asked for."""
+        kind, value = self.hear(timeout)
+        assert kind == "value", value
+        return value
+
+    def kill(self) -> None:
+        """Ends it without a word to anyone."""
+        self.process.kill()
+        self.process.wait()
+
+
+@contextlib.contextmanager
+def members(address: str, count: int, **settings: Any) -> Iterator[list[Member]]:
+    """Members that are ready to join, and end with this."""
+    made = [Member(address, **settings) for _ in range(count)]
+    try:
+        assert all(member.hear(60)[0] == "made" for member in made)
+        yield made
+    finally:
+        for member in made:
+            member.kill()
+            member.process.stdin.close()
