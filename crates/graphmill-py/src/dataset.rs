@@ -223,7 +223,8 @@ impl Dataset {
             batch_size,
             shuffle,
             drop_last,
-            threads,
+            // Never on the thread that looks for signals.
+            threads: threads.max(1),
             ordered,
             prefetch,
             rank,

@@ -31,6 +31,14 @@ pub enum Error {
         /// How to raise the bound, if it can be raised.
         remedy: &'static str,
     },
+    /// Whoever wanted the batch does not any more.
+    #[error("batch {g} of epoch {epoch} is not needed any more")]
+    Stopped {
+        /// The epoch.
+        epoch: u64,
+        /// The batch.
+        g: u64,
+    },
     /// Nobody has a partition that a batch needs.
     #[error("partition {partition} is with no server that can be reached")]
     Unowned {

@@ -1,14 +1,15 @@
 //! The embedded driver: a machine beside the data, every question answered at once.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::Result;
 use crate::batch::{Batch, Layout, Pool};
 use crate::law::BatchId;
 use crate::machine::{Machine, Seeds, Step};
 use crate::plan::Plan;
 use crate::view::{AnswerScratch, View};
+use crate::{Error, Result};
 
 /// Samples batches from a view, one at a time; one per thread.
 #[derive(Debug)]
@@ -46,6 +47,14 @@ impl Sampler {
     /// # Errors
     /// When a seed is unknown, the batch is too large or the dataset is damaged. The sampler stays usable.
     pub fn sample(&mut self, seeds: Seeds<'_>, id: BatchId) -> Result<Batch> {
+        self.sample_unless(&AtomicBool::new(false), seeds, id)
+    }
+
+    /// The same, unless it is stopped meanwhile.
+    ///
+    /// # Errors
+    /// As for [`Self::sample`], and when it was stopped.
+    pub fn sample_unless(&mut self, stopped: &AtomicBool, seeds: Seeds<'_>, id: BatchId) -> Result<Batch> {
         let mut clock = Instant::now();
         let mut lap = |time: &mut Duration| {
             let now = Instant::now();
@@ -55,6 +64,9 @@ impl Sampler {
         self.machine.begin(&self.plan, seeds, id)?;
         while self.machine.step(&self.plan)? == Step::Need {
             lap(&mut self.times.renumber);
+            if stopped.load(Ordering::Relaxed) {
+                return Err(Error::Stopped { epoch: id.epoch, g: id.g });
+            }
             for (need, answer) in self.machine.needs() {
                 self.view.answer(&need, answer, &mut self.scratch)?;
             }

@@ -1,5 +1,6 @@
 //! Sampling in this process.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use graphmill_graph::Dataset;
@@ -64,9 +65,10 @@ impl Embedded {
         self.resting.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
     }
 
-    pub(super) fn load(&self, worker: &mut Worker, order: &Order, round: u64) -> Result<Batch> {
+    /// Samples the batch of a round, unless it is stopped meanwhile.
+    pub(super) fn load(&self, worker: &mut Worker, order: &Order, round: u64, stopped: &AtomicBool) -> Result<Batch> {
         let batch = order.batch(round);
         worker.cut.fill(&self.seeds, order.positions(batch.g));
-        Ok(worker.sampler.sample(worker.cut.seeds(&self.seeds), batch)?)
+        Ok(worker.sampler.sample_unless(stopped, worker.cut.seeds(&self.seeds), batch)?)
     }
 }

@@ -6,6 +6,7 @@ mod state;
 mod workers;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use graphmill_graph::Dataset;
@@ -331,7 +332,7 @@ impl Iterator for Batches {
             Feed::Remote(receiving) => receiving.next(wanted)?,
             Feed::Inline(embedded, worker) => {
                 let round = wanted?;
-                (round, embedded.load(worker.as_mut()?, &self.order, round))
+                (round, embedded.load(worker.as_mut()?, &self.order, round, &AtomicBool::new(false)))
             }
         };
         self.left -= 1;

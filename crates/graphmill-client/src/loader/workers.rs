@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -29,6 +30,8 @@ struct Shared {
     /// The most rounds that are claimed and not yet handed out.
     window: usize,
     progress: Mutex<Progress>,
+    /// The reader has left; a batch under way is given up.
+    stopped: AtomicBool,
     /// A round is ready, or a worker ended.
     ready: Condvar,
     /// There is room in the window.
@@ -40,7 +43,6 @@ struct Progress {
     claimed: usize,
     handed_out: usize,
     ready: VecDeque<(u64, Result<Batch>)>,
-    stopped: bool,
 }
 
 impl Workers {
@@ -51,6 +53,7 @@ impl Workers {
             rounds,
             window,
             progress: Mutex::default(),
+            stopped: AtomicBool::new(false),
             ready: Condvar::new(),
             room: Condvar::new(),
         });
@@ -97,7 +100,11 @@ impl Workers {
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        self.shared.lock().stopped = true;
+        {
+            // Under the lock, so that no worker looks just before and sleeps just after.
+            let _progress = self.shared.lock();
+            self.shared.stopped.store(true, Ordering::Relaxed);
+        }
         self.shared.room.notify_all();
         for thread in self.threads.drain(..) {
             // A worker catches the panics of sampling; nothing else of it can panic.
@@ -114,7 +121,8 @@ impl Shared {
     fn work(&self) {
         let mut worker = self.source.worker();
         while let Some(round) = self.claim() {
-            let outcome = catch_unwind(AssertUnwindSafe(|| self.source.load(&mut worker, &self.order, round)));
+            let outcome =
+                catch_unwind(AssertUnwindSafe(|| self.source.load(&mut worker, &self.order, round, &self.stopped)));
             let result = outcome.unwrap_or_else(|panic| {
                 // What the sampler was doing is unknown, so it does not go on.
                 worker = self.source.new_worker();
@@ -131,7 +139,7 @@ impl Shared {
     fn claim(&self) -> Option<u64> {
         let mut progress = self.lock();
         loop {
-            if progress.stopped {
+            if self.stopped.load(Ordering::Relaxed) {
                 return None;
             }
             let round = *self.rounds.get(progress.claimed)?;

@@ -154,3 +154,12 @@ fn a_direction_that_is_not_stored_is_refused() {
     let error = sampler(&dataset, &config).unwrap_err().to_string();
     assert!(error.contains("author:writes:paper has no `out` lists"), "{error}");
 }
+
+#[test]
+fn a_batch_that_is_not_wanted_any_more_is_given_up_and_the_sampler_goes_on() {
+    let mut sampler = sampler(&dataset(&sample_graph()), &papers(&[2])).unwrap();
+    let stopped = std::sync::atomic::AtomicBool::new(true);
+    let error = sampler.sample_unless(&stopped, Seeds::Nodes(&[1]), ID).unwrap_err();
+    assert_eq!(error.to_string(), "batch 5 of epoch 3 is not needed any more");
+    assert!(sampler.sample(Seeds::Nodes(&[1]), ID).is_ok());
+}
