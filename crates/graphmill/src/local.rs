@@ -86,7 +86,7 @@ pub(crate) struct Servers {
     processes: Vec<Process>,
     pub(crate) addresses: Vec<String>,
     /// Their sockets.
-    _folder: tempfile::TempDir,
+    _folder: Option<tempfile::TempDir>,
 }
 
 /// How servers are started.
@@ -141,7 +141,12 @@ impl Servers {
             let address = line.as_deref().and_then(|line| line.strip_prefix("listening on "));
             addresses.push(address.with_context(|| format!("{} does not listen", process.name))?.to_owned());
         }
-        Ok(Self { processes, addresses, _folder: folder })
+        Ok(Self { processes, addresses, _folder: Some(folder) })
+    }
+
+    /// Servers that somebody else started, and will end.
+    pub(crate) fn at(addresses: &[String]) -> Self {
+        Self { processes: Vec::new(), addresses: addresses.to_vec(), _folder: None }
     }
 
     /// Ends all of them in good order, all at once.

@@ -49,6 +49,7 @@ pub(super) fn run(dataset: &Path, context: &Context) -> anyhow::Result<String> {
         epochs: Some(EPOCHS),
         seconds: None,
         each: false,
+        unread: false,
     };
     let ranks = Ranks::start(&(0..RANKS).map(order).collect::<Vec<_>>())?;
     let mut bars: Vec<Option<Box<dyn graphmill_ingest::StageObserver>>> = (0..RANKS).map(|_| None).collect();
