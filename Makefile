@@ -72,6 +72,11 @@ bench-serving: ## measure batches from a server beside GraphLearn, which is inst
 	$(CARGO) build --release -p graphmill
 	$(PYTHON) bench/peers/serving.py --graphmill $(TARGET)/release/graphmill
 
+.PHONY: bench-python
+bench-python: ## measure loaders from Python beside those of other libraries, which are installed
+	$(CARGO) build --release -p graphmill
+	$(PYTHON) bench/peers/python.py --graphmill $(TARGET)/release/graphmill
+
 .PHONY: docs
 docs: ## build the API documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --workspace
