@@ -7,6 +7,7 @@
 """
 
 import argparse
+import itertools
 import json
 import statistics
 import time
@@ -18,9 +19,10 @@ import torch
 import worker
 from peer_graphmill import Graphmill
 
-# Batches that are handed over to be timed, and what a batch is given to be there.
+# Batches that are handed over one by one to be timed, what a batch is given to be there, and batches of an empty loop.
 HANDED = 200
 REST_SECONDS = 0.03
+LOOPED = 1000
 
 
 def main():
@@ -74,8 +76,14 @@ def hand(loader: graphmill.NeighborLoader) -> dict:
         del batch
         dropped.append(time.perf_counter() - dropping)
         handed.append(had - began)
+    used = time.thread_time()
+    for _ in itertools.islice(batches, LOOPED):
+        pass
+    used = time.thread_time() - used
     tenths = statistics.quantiles(handed, n=10)
     return {
+        # Of a core, by the thread that iterates, for a loop that does nothing: without what it waits.
+        "loop_us": used / LOOPED * 1e6,
         "hand_us": statistics.median(handed) * 1e6,
         "hand_us_90": tenths[-1] * 1e6,
         "drop_us": statistics.median(dropped) * 1e6,

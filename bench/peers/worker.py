@@ -128,11 +128,11 @@ def pull(batches: Iterator, seconds: float, count, keep=lambda batch: batch) -> 
             if now - begin > seconds:
                 break
         elif now - first > WARM_UP:
-            begin, used = now, time.thread_time()
+            begin = now
         if len(kept) < CHECKED_BATCHES:
             kept.append(keep(batch))
     pulled, seeds, nodes, edges, size = (int(number) for number in counted)
-    seconds, used = now - begin, time.thread_time() - used
+    seconds = now - begin
     rates = {
         "seeds_per_s": seeds / seconds,
         "edges_per_s": edges / seconds,
@@ -141,8 +141,6 @@ def pull(batches: Iterator, seconds: float, count, keep=lambda batch: batch) -> 
         "nodes_per_batch": nodes / pulled,
         "edges_per_batch": edges / pulled,
         "bytes_per_batch": size / pulled,
-        # Of a core, by the thread that iterates: what waiting does not take.
-        "thread_us_per_batch": 1e6 * used / pulled,
         "first": first,
         "seconds": seconds,
     }
