@@ -100,6 +100,11 @@ bench-rendezvous: develop ## measure how fast members of a run find each other, 
 	$(CARGO) build --release -p graphmill
 	$(VENV)/bin/python bench/peers/rendezvous.py --graphmill $(TARGET)/release/graphmill
 
+.PHONY: bench-python
+bench-python: ## measure loaders from Python beside those of other libraries, which are installed
+	$(CARGO) build --release -p graphmill
+	$(PYTHON) bench/peers/python.py --graphmill $(TARGET)/release/graphmill
+
 .PHONY: docs
 docs: develop ## build the API documentation, of Rust and of Python
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --workspace

@@ -17,6 +17,7 @@ DTYPES = {"u32": "<u4", "u64": "<u8", "f32": "<f4"}
 class Graph:
     """`neighbors[indptr[v]:indptr[v + 1]]` are the sources of the edges into `v`, ascending."""
 
+    path: Path
     indptr: np.ndarray
     neighbors: np.ndarray
     features: np.ndarray
@@ -45,4 +46,4 @@ def load(path: Path) -> Graph:
 
     lists = "edges/node/to/node/in"
     features = read(f"nodes/node/feature.{feature['name']}").reshape(nodes["count"], *feature["shape"])
-    return Graph(read(f"{lists}.indptr"), read(f"{lists}.neighbors"), features)
+    return Graph(path, read(f"{lists}.indptr"), read(f"{lists}.neighbors"), features)

@@ -1,4 +1,5 @@
-"""Makes the Python environments of the peers, each from published packages pinned in a requirements file.
+"""Makes the Python environments of the peers and of our own package, each from published packages pinned in a
+requirements file.
 
 An environment is made in stages. A stage leaves a mark that holds what it was made from, so a second run does nothing
 and a changed pin makes the stage again. A stage that fails takes with it only the peers that need it.
@@ -44,6 +45,7 @@ class Stage:
         return (self.after.pins if self.after else "") + (HERE / self.requirements).read_text()
 
 
+GRAPHMILL = Stage("graphmill", "graphmill", "requirements-graphmill.txt")
 DGL = Stage("dgl", "dgl", "requirements-dgl.txt")
 PYG = Stage("pyg", "pyg", "requirements-pyg.txt", then=patch_graphlearn)
 PYG_SAMPLER = Stage(
@@ -72,6 +74,14 @@ class Environments:
             self.python(stage.after)
         self._ensure(stage)
         return self._home(stage) / "bin" / "python"
+
+    def python_with(self, stage: Stage, source: Path) -> Path:
+        """The same, with a package built from its source, which may have changed since the last time."""
+        python = self.python(stage)
+        say(f"building the package of {source}")
+        command = [self._uv(), "pip", "install", "--quiet", "--python", python, "--no-deps", "--reinstall"]
+        run([*command, source], {"VIRTUAL_ENV": str(self._home(stage))})
+        return python
 
     def _home(self, stage: Stage) -> Path:
         return self.folder / f".venv-{stage.environment}"

@@ -1,7 +1,7 @@
 """DGL's classic NeighborSampler: sample_blocks on the CPU, with 32-bit ids.
 
-With one thread it samples and builds the block in two calls. Its fused call is no faster with 64-bit ids and returns
-wrong blocks with 32-bit ones.
+It samples and builds the block in two calls, as it always does with one thread. Its fused call, which it takes with
+more, is no faster with 64-bit ids and returns wrong blocks with 32-bit ones.
 """
 
 import dgl
@@ -21,7 +21,7 @@ class Dgl:
 
     def start(self, fanouts):
         # It counts layers from the input, so the fanout of the seeds is its last.
-        self.sampler = dgl.dataloading.NeighborSampler(fanouts[::-1])
+        self.sampler = dgl.dataloading.NeighborSampler(fanouts[::-1], fused=False)
 
     def seeds(self, ids):
         return torch.from_numpy(ids).int()
@@ -31,6 +31,15 @@ class Dgl:
 
     def gather(self, seeds):
         batch = self.sample(seeds)
+        return batch, self.features.index_select(0, batch[0])
+
+    def loader(self, batch_size, workers):
+        ids = torch.arange(self.graph.num_nodes(), dtype=torch.int32)
+        options = {"batch_size": batch_size, "shuffle": True, "drop_last": True}
+        workers = {"num_workers": workers, "persistent_workers": workers > 0}
+        return dgl.dataloading.DataLoader(self.graph, ids, self.sampler, **options, **workers)
+
+    def loaded(self, batch):
         return batch, self.features.index_select(0, batch[0])
 
     def nodes(self, batch):

@@ -8,6 +8,16 @@ import worker
 from dgl.graphbolt.internal import unique_and_compact_csc_formats
 
 
+class Rows:
+    """A feature store that takes a third of the time that its own does."""
+
+    def __init__(self, features):
+        self.features = features
+
+    def read(self, domain, type_name, feature_name, ids):
+        return self.features.index_select(0, ids)
+
+
 class GraphBolt:
     name = "GraphBolt"
     version = dgl.__version__
@@ -36,6 +46,18 @@ class GraphBolt:
         batch = self.sample(seeds)
         # A third of the time that its own feature store takes.
         return batch, self.features.index_select(0, batch[0])
+
+    def loader(self, batch_size, workers):
+        ids = gb.ItemSet(torch.arange(self.graph.total_num_nodes, dtype=torch.int32), names="seed_nodes")
+        pipe = gb.ItemSampler(ids, batch_size=batch_size, shuffle=True, drop_last=True)
+        # It counts layers from the input, so the fanout of the seeds is its last.
+        pipe = pipe.sample_neighbor(self.graph, self.fanouts[::-1])
+        pipe = pipe.fetch_feature(Rows(self.features), node_feature_keys=["x"])
+        return gb.DataLoader(pipe, num_workers=workers)
+
+    def loaded(self, batch):
+        blocks = [hop.sampled_csc for hop in reversed(batch.sampled_subgraphs)]
+        return (batch.input_nodes, blocks), batch.node_features["x"]
 
     def nodes(self, batch):
         return batch[0].numpy()

@@ -29,16 +29,24 @@ class Pyg:
 
     def start(self, fanouts):
         self.fanouts = fanouts
-        self.loader = NeighborLoader(self.data, fanouts, is_sorted=True, num_workers=0)
+        self.called = NeighborLoader(self.data, fanouts, is_sorted=True, num_workers=0)
 
     def seeds(self, ids):
         return torch.from_numpy(ids)
 
     def sample(self, seeds):
-        return self.loader.node_sampler.sample_from_nodes(NodeSamplerInput(input_id=None, node=seeds))
+        return self.called.node_sampler.sample_from_nodes(NodeSamplerInput(input_id=None, node=seeds))
 
     def gather(self, seeds):
-        batch = self.loader(seeds)
+        batch = self.called(seeds)
+        return batch, batch.x
+
+    def loader(self, batch_size, workers):
+        options = {"batch_size": batch_size, "shuffle": True, "drop_last": True}
+        workers = {"num_workers": workers, "persistent_workers": workers > 0}
+        return NeighborLoader(self.data, self.fanouts, is_sorted=True, **options, **workers)
+
+    def loaded(self, batch):
         return batch, batch.x
 
     def nodes(self, batch):

@@ -1,9 +1,8 @@
 """Turns what the rounds measured into medians, ratios and a table."""
 
-import os
-import platform
-from pathlib import Path
 from statistics import median
+
+import comparison
 
 OURS = "graphmill"
 OURS_MAPPED = "graphmill, mmap"
@@ -31,15 +30,7 @@ def summarise(size: dict, fanouts: list[str], peers: list[str], measured: list[d
                 found["ratio"] = ours and ours["rate"] / found["rate"]
         there = {peer: found["rate"] for peer, found in work["theirs"].items() if found}
         work["fastest"] = max(there, key=there.get) if there else None
-    versions = {told["peer"]: told["version"] for told in measured if "version" in told}
-    return {
-        "machine": {"cores": os.cpu_count(), "processor": processor()},
-        "size": size,
-        "versions": versions,
-        "reasons": reasons,
-        "works": works,
-        "measured": measured,
-    }
+    return comparison.result(size, measured, reasons, works)
 
 
 def key(fanouts: list[int]) -> str:
@@ -113,11 +104,3 @@ def against_the_fastest(works: list[dict]) -> list[str]:
         if ours and fastest:
             lines.append(f"{work['work']}: {work['theirs'][fastest]['ratio']:.2f}x of {fastest}, the fastest peer")
     return [""] * bool(lines) + lines
-
-
-def processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()

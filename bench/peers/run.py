@@ -9,26 +9,19 @@ over the rounds. A peer that cannot be installed or fails is listed with its rea
 """
 
 import argparse
-import json
-import shutil
-import sys
-import tempfile
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import comparison
 import report
-from commands import Failed, run, say
+from commands import Failed, run
+from comparison import fanouts, told, told_by_line
 from environments import DGL, HERE, PYG_SAMPLER, Environments, Stage
 from report import OURS, OURS_MAPPED
 
-REPOSITORY = HERE.parents[1]
-VARIABLES = {
-    # Every threading library that any of the peers may come with.
-    **{f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS", "NUMEXPR")},
-    # Without it DGL writes a settings file into the home of the user.
-    "DGLBACKEND": "pytorch",
-}
+# Without it DGL writes a settings file into the home of the user.
+DGL_VARIABLES = {"DGLBACKEND": "pytorch"}
 
 
 @dataclass(frozen=True)
@@ -51,104 +44,42 @@ OUR_RUNS = ((OURS, False, "ram"), (OURS, True, "ram"), (OURS_MAPPED, True, "mmap
 
 
 def main():
-    arguments = parse()
-    with tempfile.TemporaryDirectory(prefix="graphmill-peers-") as folder:
-        # A copy: whoever builds anew meanwhile does not change what is measured.
-        arguments.graphmill = shutil.copy2(arguments.graphmill, folder)
-        compare(arguments)
+    made = comparison.parser(__doc__)
+    several = "may be given several times (default: 15,10 and 10,10,5)"
+    made.add_argument("--fanouts", type=fanouts, action="append", help=several)
+    made.add_argument("--batches", type=int, default=50, help="timed batches of a peer in one round")
+    made.add_argument("--warm-up", type=int, default=5, help="batches before those")
+    comparison.main(made, compare)
 
 
-def compare(arguments: argparse.Namespace):
+def compare(arguments: argparse.Namespace) -> tuple[dict, str]:
+    arguments.fanouts = arguments.fanouts or ["15,10", "10,10,5"]
     environments = Environments(HERE)
-    # Who is measured: a name, and what runs it once and tells what it measured.
+    graph = comparison.generate(arguments)
     sides, reasons = {}, {}
     for peer in PEERS:
         try:
-            sides[peer.name] = partial(run_peer, environments.python(peer.stage), peer)
+            sides[peer.name] = partial(run_peer, environments.python(peer.stage), peer, graph, arguments)
         except Failed as failure:
             reasons[peer.name] = str(failure)
-    sides[OURS] = run_ours
-    graph = generate(arguments)
-
-    measured = {name: [] for name in sides}
-    for number in range(1, arguments.rounds + 1):
-        for name, measure in sides.items():
-            if name in reasons:
-                continue
-            say(f"round {number} of {arguments.rounds}: {name}")
-            try:
-                measured[name] += [{**told, "round": number} for told in measure(graph, arguments)]
-            except Failed as failure:
-                reasons[name] = str(failure)
-                # One failure makes the rounds before it doubtful.
-                measured[name] = []
-
+    sides[OURS] = partial(run_ours, graph, arguments)
+    measured = comparison.in_rounds(sides, arguments.rounds, reasons)
     names = ("nodes", "edges", "feature_dim", "batch_size", "batches", "rounds")
     size = {name: getattr(arguments, name) for name in names}
-    told = [one for several in measured.values() for one in several]
-    result = report.summarise(size, arguments.fanouts, [peer.name for peer in PEERS], told, reasons)
-    print(report.table(result))
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+    result = report.summarise(size, arguments.fanouts, [peer.name for peer in PEERS], measured, reasons)
+    return result, report.table(result)
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nodes", type=int, default=1_000_000)
-    parser.add_argument("--edges", type=int, default=20_000_000)
-    parser.add_argument("--feature-dim", type=int, default=128)
-    parser.add_argument("--batch-size", type=int, default=1024)
-    several = "may be given several times (default: 15,10 and 10,10,5)"
-    parser.add_argument("--fanouts", type=fanouts, action="append", help=several)
-    parser.add_argument("--batches", type=int, default=50, help="timed batches of a peer in one round")
-    parser.add_argument("--warm-up", type=int, default=5, help="batches before those")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--graphmill", type=Path, default=REPOSITORY / "target" / "release" / "graphmill")
-    parser.add_argument("--work", type=Path, default=HERE / ".work", help="where the graph is kept between runs")
-    parser.add_argument("--json", type=Path, help="write all that was measured to this file too")
-    arguments = parser.parse_args()
-    arguments.fanouts = arguments.fanouts or ["15,10", "10,10,5"]
-    if sys.version_info[:2] != (3, 11):
-        parser.error("the pinned packages are for Python 3.11: run this with python3.11")
-    if not arguments.graphmill.is_file():
-        parser.error(f"there is no graphmill binary at {arguments.graphmill}: build it with `cargo build --release`")
-    return arguments
-
-
-def fanouts(text: str) -> str:
-    return ",".join(str(int(fanout)) for fanout in text.split(","))
-
-
-def generate(arguments: argparse.Namespace) -> Path:
-    graph = arguments.work / f"rmat-{arguments.nodes}-{arguments.edges}-{arguments.feature_dim}"
-    if not opens(graph, arguments.graphmill):
-        say(f"generating {graph.name}")
-        arguments.work.mkdir(parents=True, exist_ok=True)
-        size = ("--nodes", arguments.nodes, "--edges", arguments.edges, "--features", arguments.feature_dim)
-        out = ("--layout", "in", "--out", graph, "--force", "--quiet")
-        try:
-            run((arguments.graphmill, "generate", "rmat", *size, *out))
-        except Failed as failure:
-            sys.exit(f"generating the graph failed: {failure}")
-    return graph
-
-
-def opens(graph: Path, graphmill: Path) -> bool:
-    """Whether a graph of an earlier run is there. One that another build wrote may be of no use to this one."""
-    if not graph.is_dir():
-        return False
-    try:
-        run((graphmill, "inspect", graph, "--original-ids", 0, "--json"))
-    except Failed:
-        return False
-    return True
+def threads(count: int) -> dict[str, str]:
+    """The variables of every threading library that any of the peers may come with."""
+    return {f"{library}_NUM_THREADS": str(count) for library in ("OMP", "MKL", "OPENBLAS", "NUMEXPR")}
 
 
 def run_peer(python: Path, peer: Peer, graph: Path, arguments: argparse.Namespace) -> list[dict]:
     wanted = [word for text in arguments.fanouts for word in ("--fanouts", text)]
     count = ("--batch-size", arguments.batch_size, "--batches", arguments.batches, "--warm-up", arguments.warm_up)
-    printed = run((python, HERE / peer.worker, graph, *wanted, *count), VARIABLES)
-    return [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    printed = run((python, HERE / peer.worker, graph, *wanted, *count), {**threads(1), **DGL_VARIABLES})
+    return told_by_line(printed)
 
 
 def run_ours(graph: Path, arguments: argparse.Namespace) -> list[dict]:
@@ -158,11 +89,8 @@ def run_ours(graph: Path, arguments: argparse.Namespace) -> list[dict]:
             command = [arguments.graphmill, "bench", "sample", graph, "--fanouts", text, "--threads", 1, "--json"]
             command += ["--batch-size", arguments.batch_size, "--storage", storage]
             printed = run([*command, "--features"] if features else command)
-            try:
-                told = json.loads(printed)
-            except json.JSONDecodeError as error:
-                raise Failed(f"`graphmill bench sample` printed no JSON object: {error}") from None
-            measured.append({**told, "peer": name, "fanouts": [int(n) for n in text.split(",")], "features": features})
+            numbers = [int(fanout) for fanout in text.split(",")]
+            measured.append({**told(printed), "peer": name, "fanouts": numbers, "features": features})
     return measured
 
 

@@ -10,71 +10,38 @@ beside us with one. If GraphLearn cannot be installed or fails, the reason is gi
 """
 
 import argparse
-import json
-import shutil
-import signal
 import socket
-import sys
-import tempfile
 import time
 from functools import partial
 from pathlib import Path
 
+import comparison
 import serving_report
 from commands import Failed, run_together, say
+from comparison import fanouts, told
 from environments import HERE, PYG_SAMPLER, Environments
-from run import REPOSITORY, fanouts, generate
 from serving_report import OUR_RUNS, PEER, Run
 
 # How long starting and ending may take, beside what is measured; a loaded machine takes a minute.
 GRACE = 240
-PEER_VARIABLES = {
-    # By itself it would talk over the address that the name of this machine resolves to, if it does.
-    "TP_SOCKET_IFNAME": "lo",
-    # Where this is set, each of its processes would compile all it imports, and take twice as long to start.
-    "PYTHONDONTWRITEBYTECODE": "",
-}
+# Where this is set, each process would compile all it imports, and take twice as long to start.
+COMPILED = {"PYTHONDONTWRITEBYTECODE": ""}
+# By itself it would talk over the address that the name of this machine resolves to, if it does.
+PEER_VARIABLES = {"TP_SOCKET_IFNAME": "lo", **COMPILED}
 
 
 def main():
-    arguments = parse()
-    # What was started is ended in `finally` clauses, which a plain SIGTERM would skip.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
-    with tempfile.TemporaryDirectory(prefix="graphmill-peers-") as folder:
-        # A copy: whoever builds anew meanwhile does not change what is measured.
-        arguments.graphmill = shutil.copy2(arguments.graphmill, folder)
-        compare(arguments)
+    made = comparison.parser(__doc__)
+    made.add_argument("--fanouts", type=fanouts, default="15,10")
+    made.add_argument("--seconds", type=float, default=10, help="seconds to measure, after one to warm up")
+    comparison.main(made, compare)
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nodes", type=int, default=1_000_000)
-    parser.add_argument("--edges", type=int, default=20_000_000)
-    parser.add_argument("--feature-dim", type=int, default=128)
-    parser.add_argument("--batch-size", type=int, default=1024)
-    parser.add_argument("--fanouts", type=fanouts, default="15,10")
-    parser.add_argument("--seconds", type=float, default=10, help="seconds to measure, after one to warm up")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--graphmill", type=Path, default=REPOSITORY / "target" / "release" / "graphmill")
-    parser.add_argument("--work", type=Path, default=HERE / ".work", help="where the graph is kept between runs")
-    parser.add_argument("--json", type=Path, help="write all that was measured to this file too")
-    arguments = parser.parse_args()
-    if sys.version_info[:2] != (3, 11):
-        parser.error("the pinned packages are for Python 3.11: run this with python3.11")
-    if not arguments.graphmill.is_file():
-        parser.error(f"there is no graphmill binary at {arguments.graphmill}: build it with `cargo build --release`")
-    return arguments
-
-
-def compare(arguments: argparse.Namespace):
-    reasons, measured = {}, []
-    graph = generate(arguments)
-    # Who is measured: a name, and what runs it once and tells what it measured.
-    sides = {}
+def compare(arguments: argparse.Namespace) -> tuple[dict, str]:
+    graph = comparison.generate(arguments)
+    sides, reasons = {}, {}
     try:
-        python = Environments(HERE).python(PYG_SAMPLER)
-        # Not measured: after an installation the first import is slower than all later ones.
-        run_together([(python, "-c", "import graphlearn_torch")], GRACE, PEER_VARIABLES)
+        python = peer_python(Environments(HERE))
         for features in (True, False):
             sides[serving_report.peer_name(features)] = partial(run_peer, python, graph, features, arguments)
     except Failed as failure:
@@ -87,21 +54,19 @@ def compare(arguments: argparse.Namespace):
     for ours in OUR_RUNS:
         if ours.servers == 1 or halves:
             sides[ours.name] = partial(run_ours, halves if ours.servers == 2 else graph, ours, arguments)
-
-    for number in range(1, arguments.rounds + 1):
-        for name, measure in sides.items():
-            if name not in reasons:
-                say(f"round {number} of {arguments.rounds}: {name}")
-                try:
-                    measured.append(measure())
-                except Failed as failure:
-                    reasons[name] = str(failure)
+    measured = comparison.in_rounds(sides, arguments.rounds, reasons)
     keys = ("nodes", "edges", "feature_dim", "batch_size", "fanouts", "seconds", "rounds")
     size = {key: getattr(arguments, key) for key in keys}
     result = serving_report.summarise(size, measured, reasons)
-    print(serving_report.table(result))
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+    return result, serving_report.table(result)
+
+
+def peer_python(environments: Environments) -> Path:
+    """The interpreter of GraphLearn's environment."""
+    python = environments.python(PYG_SAMPLER)
+    # Not measured: after an installation the first import is slower than all later ones.
+    run_together([(python, "-c", "import graphlearn_torch")], GRACE, PEER_VARIABLES)
+    return python
 
 
 def cut(graph: Path, arguments: argparse.Namespace) -> Path:
@@ -113,32 +78,23 @@ def cut(graph: Path, arguments: argparse.Namespace) -> Path:
     return halves
 
 
-def run_peer(python: Path, graph: Path, features: bool, arguments: argparse.Namespace) -> dict:
+def run_peer(python: Path, graph: Path, features: bool, arguments: argparse.Namespace) -> list[dict]:
     port, sampler_port = free_ports(2)
     common = [graph, "--fanouts", arguments.fanouts, "--batch-size", arguments.batch_size]
     common += ["--seconds", arguments.seconds, "--port", port, "--sampler-port", sampler_port]
     common += ["--launched", time.monotonic()] + ["--features"] * features
     sides = [[python, HERE / "serving_graphlearn.py", role, *common] for role in ("server", "client")]
     _, printed = run_together(sides, arguments.seconds + GRACE, PEER_VARIABLES)
-    return {**told(printed), "name": serving_report.peer_name(features)}
+    return [{**told(printed), "name": serving_report.peer_name(features)}]
 
 
-def run_ours(graph: Path, ours: Run, arguments: argparse.Namespace) -> dict:
+def run_ours(graph: Path, ours: Run, arguments: argparse.Namespace) -> list[dict]:
     command = [arguments.graphmill, "bench", "loader", graph, "--fanouts", arguments.fanouts, "--json", "--quiet"]
     command += ["--batch-size", arguments.batch_size, "--seconds", arguments.seconds]
     command += ["--servers", ours.servers, "--transport", ours.transport]
     command += ["--features"] * ours.features + ["--mmap"] * ours.mmap
     (printed,) = run_together([command], arguments.seconds + GRACE)
-    return {**told(printed), "name": ours.name}
-
-
-def told(printed: str) -> dict:
-    """The JSON object in what was printed; libraries may print lines of their own before it."""
-    start = 0 if printed.startswith("{") else printed.find("\n{") + 1
-    try:
-        return json.loads(printed[start:])
-    except json.JSONDecodeError as error:
-        raise Failed(f"no JSON object was printed: {error}") from None
+    return [{**told(printed), "name": ours.name}]
 
 
 def free_ports(count: int) -> list[int]:

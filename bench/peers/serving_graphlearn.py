@@ -9,7 +9,6 @@ draw.
 
 import argparse
 import json
-import time
 from importlib.metadata import version
 from pathlib import Path
 
@@ -20,8 +19,6 @@ import torch
 import worker
 
 HOST = "127.0.0.1"
-# As `graphmill bench loader` does it: what comes in the first second is not counted.
-WARM_UP = 1.0
 # The best of one to three runs each on a busy machine, from 1 batch in flight and 64 MB to 8 and 256 MB; the
 # differences were hardly above the noise.
 CONCURRENCY = 8
@@ -87,85 +84,30 @@ def pull(arguments: argparse.Namespace):
             worker_key="bench",
         ),
     )
-    measured, first_batches = measure(loader, arguments)
+    served = Served(len(arguments.fanouts))
+    rates, first_batches = worker.pull(worker.endless(loader), arguments.seconds, count)
     loader.shutdown()
     glt.distributed.shutdown_client()
-    found = check(first_batches, arguments)
+    pairs = [(batch, batch.x if arguments.features else None) for batch in first_batches]
+    check = worker.Check(dataset.load(arguments.dataset))
+    found = check.delivered(served, arguments.fanouts, pairs, arguments.batch_size)
+    rates["start_to_first_batch_s"] = rates.pop("first") - arguments.launched
     told = {"peer": "GraphLearn", "version": version("graphlearn-torch"), "features": arguments.features}
-    print(json.dumps({**told, **measured, "check": found}), flush=True)
+    print(json.dumps({**told, **rates, "check": found}), flush=True)
 
 
-def measure(loader, arguments: argparse.Namespace) -> tuple[dict, list]:
-    """The rates after the warm-up, and the first batches."""
-    first_batches, first = [], None
-    counted, begin = np.zeros(5, np.int64), None
-    for batch in endless(loader):
-        size = read(batch)
-        now = time.monotonic()
-        if first is None:
-            first = now
-        if len(first_batches) < worker.CHECKED_BATCHES:
-            first_batches.append(batch)
-        if begin is not None:
-            counted += (1, len(batch.batch), len(batch.node), batch.edge_index.shape[1], size)
-            if now - begin > arguments.seconds:
-                break
-        elif now - first > WARM_UP:
-            begin = now
-    batches, seeds, nodes, edges, total = (int(number) for number in counted)
-    seconds = now - begin
-    measured = {
-        "seeds_per_s": seeds / seconds,
-        "edges_per_s": edges / seconds,
-        "bytes_per_s": total / seconds,
-        "batches_per_s": batches / seconds,
-        "nodes_per_batch": nodes / batches,
-        "edges_per_batch": edges / batches,
-        "bytes_per_batch": total / batches,
-        "start_to_first_batch_s": first - arguments.launched,
-        "seconds": seconds,
-    }
-    return measured, first_batches
+def count(batch) -> tuple[int, int, int, int]:
+    return len(batch.batch), len(batch.node), batch.edge_index.shape[1], worker.read(batch.to_dict().values())
 
 
-def endless(loader):
-    while True:
-        yield from loader
-
-
-def read(batch) -> int:
-    """Reads every byte of every tensor once, as 64-bit words; how many bytes there were.
-
-    Not byte by byte: torch takes some 50 times as long to add up bytes, and would be most of what is measured.
-    """
-    size = 0
-    for tensor in batch.to_dict().values():
-        if isinstance(tensor, torch.Tensor) and tensor.numel() > 0:
-            flat = tensor.reshape(-1)
-            words = flat.view(torch.int64) if flat.nbytes % 8 == 0 else flat.view(torch.uint8)
-            int(words.sum())
-            size += flat.nbytes
-    return size
-
-
-class Delivered:
-    """Batches that came from the server, in the shape that the check of the embedded samplers wants."""
+class Served:
+    """What the check asks of batches that came from the server."""
 
     # Its CPU sampler draws with replacement where a list is longer than the fanout.
     distinct = False
 
-    def __init__(self, batches, num_hops: int):
-        self.batches = iter(batches)
+    def __init__(self, num_hops: int):
         self.num_hops = num_hops
-
-    def seeds(self, ids):
-        return next(self.batches)
-
-    def sample(self, batch):
-        return batch
-
-    def gather(self, batch):
-        return batch, batch.x
 
     def nodes(self, batch):
         return batch.node.numpy()
@@ -176,12 +118,6 @@ class Delivered:
     def hops(self, batch, num_seeds):
         row, col = (ends.numpy() for ends in batch.edge_index)
         return worker.hops_of_new_nodes(batch.node.numpy(), row, col, num_seeds, self.num_hops)
-
-
-def check(batches: list, arguments: argparse.Namespace) -> dict:
-    checker = worker.Check(dataset.load(arguments.dataset))
-    peer = Delivered(batches, len(arguments.fanouts))
-    return checker.run(peer, arguments.fanouts, arguments.features, [batch.batch.numpy() for batch in batches])
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
 """Turns what the rounds of serving measured into medians, ratios and a table."""
 
-import os
 from dataclasses import dataclass
 from statistics import median
 
-from report import processor
+import comparison
 
 PEER = "GraphLearn"
 ROW = "{:<20} {:<22} {:>10} {:>10} {:>8} {:>7}  {}"
@@ -72,14 +71,7 @@ def summarise(size: dict, measured: list[dict], reasons: dict[str, str]) -> dict
             "ratio": ratio,
             "asked": run.asked,
         })  # fmt: skip
-    return {
-        "machine": {"cores": os.cpu_count(), "processor": processor()},
-        "size": size,
-        "versions": {one["peer"]: one["version"] for one in measured if "version" in one},
-        "reasons": reasons,
-        "works": works,
-        "measured": measured,
-    }
+    return comparison.result(size, measured, reasons, works)
 
 
 def medians(measured: list[dict]) -> dict:

@@ -1,12 +1,15 @@
 """What the workers of all peers share: the arguments, the clock, and the proof that a sampler samples.
 
-A worker runs in the environment of its peer and prints one JSON line for each fanouts, first sampling alone, then with
-the features of all sampled nodes gathered. A number is printed only after the batches were checked against the graph.
+A worker runs in the environment of its peer and prints JSON lines. Without `--workers` one for each fanouts: first of
+sampling alone, then with the features of all sampled nodes gathered, call by call. With it one for each number of
+workers that the peer's own loader is to have, always with features. A number is printed only if the batches that it is
+of were checked against the graph.
 """
 
 import argparse
 import json
 import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,6 +19,8 @@ import numpy as np
 
 CHECKED_BATCHES = 3
 SEED = 7
+# As `graphmill bench loader` does it: what comes in the first second is not counted.
+WARM_UP = 1.0
 
 
 @dataclass
@@ -50,32 +55,121 @@ class Peer(Protocol):
 
     def hops(self, batch: Any, num_seeds: int) -> list[Hop]: ...
 
+    def loader(self, batch_size: int, workers: int) -> Iterable:
+        """The peer's own loader: full batches of all nodes in random order. Iterating again gives the next epoch."""
 
-def main(open_peer):
+    def loaded(self, item: Any) -> tuple[Any, Any]:
+        """What `gather` returns, of what the loader gave; timed too."""
+
+
+def main(*open_peers: Callable[[dataset.Graph], Peer]):
     parser = argparse.ArgumentParser()
     parser.add_argument("dataset", type=Path)
     parser.add_argument("--fanouts", action="append", required=True)
     parser.add_argument("--batch-size", type=int, required=True)
-    parser.add_argument("--batches", type=int, required=True)
-    parser.add_argument("--warm-up", type=int, required=True)
+    parser.add_argument("--batches", type=int)
+    parser.add_argument("--warm-up", type=int)
+    parser.add_argument("--workers", type=int, action="append")
+    parser.add_argument("--seconds", type=float)
+    parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
 
     import torch
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(arguments.threads)
     torch.manual_seed(SEED)
     graph = dataset.load(arguments.dataset)
-    peer: Peer = open_peer(graph)
     check = Check(graph)
-    for text in arguments.fanouts:
-        fanouts = [int(fanout) for fanout in text.split(",")]
-        peer.start(fanouts)
-        for features in (False, True):
-            batches = random_seeds(graph.num_nodes, arguments.batch_size, arguments.warm_up + arguments.batches)
-            found = check.run(peer, fanouts, features, batches[:CHECKED_BATCHES])
-            rates = measure(peer, features, batches, arguments.warm_up)
-            told = {"peer": peer.name, "version": peer.version, "fanouts": fanouts, "features": features}
-            print(json.dumps({**told, **rates, "check": found}), flush=True)
+    measured = of_loader if arguments.workers else of_calls
+    for open_peer in open_peers:
+        peer = open_peer(graph)
+        for text in arguments.fanouts:
+            fanouts = [int(fanout) for fanout in text.split(",")]
+            peer.start(fanouts)
+            for told in measured(peer, fanouts, graph, check, arguments):
+                who = {"peer": peer.name, "version": peer.version, "fanouts": fanouts}
+                print(json.dumps({**who, **told}), flush=True)
+
+
+def of_calls(peer: Peer, fanouts: list[int], graph: dataset.Graph, check: "Check", arguments) -> Iterator[dict]:
+    for features in (False, True):
+        batches = random_seeds(graph.num_nodes, arguments.batch_size, arguments.warm_up + arguments.batches)
+        found = check.run(peer, fanouts, features, batches[:CHECKED_BATCHES])
+        rates = measure(peer, features, batches, arguments.warm_up)
+        yield {"features": features, **rates, "check": found}
+
+
+def of_loader(peer: Peer, fanouts: list[int], graph: dataset.Graph, check: "Check", arguments) -> Iterator[dict]:
+    def count(pair: tuple[Any, Any]) -> tuple[int, int, int, int]:
+        batch, rows = pair
+        return arguments.batch_size, len(peer.nodes(batch)), peer.num_edges(batch), rows.nbytes
+
+    for workers in arguments.workers:
+        batches = map(peer.loaded, endless(peer.loader(arguments.batch_size, workers)))
+        rates, first = pull(batches, arguments.seconds, count)
+        found = check.delivered(peer, fanouts, first, arguments.batch_size)
+        yield {"features": True, "workers": workers, "threads": arguments.threads, **rates, "check": found}
+
+
+def pull(batches: Iterator, seconds: float, count, keep=lambda batch: batch) -> tuple[dict, list]:
+    """The rates at which batches come after the warm-up, and the first batches.
+
+    `count` looks at a batch as far as it is to be looked at, and tells how many seeds, nodes, edges and bytes it has.
+    """
+    kept, first, begin = [], None, None
+    counted = np.zeros(5, np.int64)
+    for batch in batches:
+        counts = count(batch)
+        now = time.monotonic()
+        if first is None:
+            first = now
+        if begin is not None:
+            counted += (1, *counts)
+            if now - begin > seconds:
+                break
+        elif now - first > WARM_UP:
+            begin = now
+        if len(kept) < CHECKED_BATCHES:
+            kept.append(keep(batch))
+    pulled, seeds, nodes, edges, size = (int(number) for number in counted)
+    seconds = now - begin
+    rates = {
+        "seeds_per_s": seeds / seconds,
+        "edges_per_s": edges / seconds,
+        "bytes_per_s": size / seconds,
+        "batches_per_s": pulled / seconds,
+        "nodes_per_batch": nodes / pulled,
+        "edges_per_batch": edges / pulled,
+        "bytes_per_batch": size / pulled,
+        "first": first,
+        "seconds": seconds,
+    }
+    return rates, kept
+
+
+def endless(loader: Iterable) -> Iterator:
+    while True:
+        yield from loader
+
+
+def read(tensors: Iterable) -> int:
+    """Reads every byte of torch tensors once, as 64-bit words; how many bytes there were.
+
+    Not byte by byte: torch takes some 50 times as long to add up bytes, and would be most of what is measured.
+    """
+    import torch
+
+    size = 0
+    for tensor in tensors:
+        if not isinstance(tensor, torch.Tensor) or tensor.numel() == 0:
+            continue
+        # The rows of what is not contiguous are: a copy would be read too, and written.
+        for part in [tensor] if tensor.is_contiguous() else tensor:
+            flat = part.reshape(-1)
+            words = flat.view(torch.int64) if flat.nbytes % 8 == 0 else flat.view(torch.uint8)
+            int(words.sum())
+            size += flat.nbytes
+    return size
 
 
 def random_seeds(num_nodes: int, batch_size: int, count: int) -> list[np.ndarray]:
@@ -140,6 +234,13 @@ class Check:
                 expect(np.array_equal(np.asarray(rows), self.graph.features[nodes]), "features of other nodes")
         return {"batches": len(batches), "edges": edges, "repeated_edges": repeated}
 
+    def delivered(self, peer: Peer, fanouts: list[int], pairs: list[tuple[Any, Any]], num_seeds: int) -> dict:
+        """The same of batches that were made already, with or without features; which seeds they have is not known."""
+        seeds = [np.asarray(peer.nodes(batch), np.int64)[:num_seeds] for batch, _ in pairs]
+        expect(len(np.unique(np.concatenate(seeds))) == num_seeds * len(pairs), "a seed stands in two batches")
+        features = all(rows is not None for _, rows in pairs)
+        return self.run(Delivered(peer, pairs), fanouts, features, seeds)
+
     def _hop(self, peer: Peer, hop: Hop, fanout: int) -> int:
         """Returns how many edges were drawn more than once."""
         keys, drawn = np.unique(hop.target * self.graph.num_nodes + hop.source, return_counts=True)
@@ -152,6 +253,23 @@ class Check:
         wanted[hop.expanded] = np.minimum(self.degrees[hop.expanded], fanout)
         expect(np.array_equal(taken, wanted), "a node has too few or too many sampled edges")
         return repeated
+
+
+class Delivered:
+    """Batches that were made already, as a peer whose calls give one after the other."""
+
+    def __init__(self, peer: Peer, pairs: Iterable[tuple[Any, Any]]):
+        self.distinct, self.nodes, self.num_edges, self.hops = peer.distinct, peer.nodes, peer.num_edges, peer.hops
+        self._pairs = iter(pairs)
+
+    def seeds(self, ids):
+        return next(self._pairs)
+
+    def sample(self, pair):
+        return pair[0]
+
+    def gather(self, pair):
+        return pair
 
 
 def expect(condition: bool, otherwise: str):

@@ -185,7 +185,10 @@ def _pyg(_: dict, top: dict, stores: dict | None) -> Any:
     from torch_geometric.data import Data, HeteroData
 
     if stores is None:
-        return Data.from_dict(top)
+        data = Data()
+        # Not attribute by attribute, which takes half as long again.
+        data.stores[0].update(top)
+        return data
     return HeteroData.from_dict({"_global_store": top, **stores} if top else stores)
 
 

@@ -112,7 +112,7 @@ pub(crate) struct Servers {
     processes: Vec<Process>,
     pub(crate) addresses: Vec<String>,
     /// Their sockets.
-    _folder: tempfile::TempDir,
+    _folder: Option<tempfile::TempDir>,
 }
 
 /// How servers are started.
@@ -158,7 +158,12 @@ impl Servers {
         for process in &mut processes {
             addresses.push(process.address()?);
         }
-        Ok(Self { processes, addresses, _folder: folder })
+        Ok(Self { processes, addresses, _folder: Some(folder) })
+    }
+
+    /// Servers that somebody else started, and will end.
+    pub(crate) fn at(addresses: &[String]) -> Self {
+        Self { processes: Vec::new(), addresses: addresses.to_vec(), _folder: None }
     }
 
     /// Ends all of them in good order, all at once.

@@ -1,4 +1,4 @@
-//! `graphmill rank`: a process that pulls batches and reads every byte of them. The demo and the benchmarks start it; what
+//! `graphmill rank`: a process that pulls batches and, unless told otherwise, reads every byte of them. The demo and the benchmarks start it; what
 //! it prints, an object a line, is for them.
 
 use std::process::ExitCode;
@@ -41,6 +41,9 @@ pub(crate) struct Order {
     /// Whether to tell of each batch.
     #[serde(default)]
     pub(crate) each: bool,
+    /// Whether to leave batches unread.
+    #[serde(default)]
+    pub(crate) unread: bool,
 }
 
 /// A loader of a rank.
@@ -187,7 +190,10 @@ fn pull(loaders: &[Loader], remote: &Arc<Remote>, order: &Order) -> anyhow::Resu
                     Some(Err(error)) => failed = Some(error.into()),
                     Some(Ok(batch)) => {
                         pulled.waited += asked.elapsed().as_secs_f64();
-                        add(&mut pulled, &batch);
+                        count(&mut pulled, &batch);
+                        if !order.unread {
+                            read(&mut pulled, &batch);
+                        }
                         failed = order.each.then(|| tell_of(*number, &batch).err()).flatten();
                     }
                 }
@@ -215,12 +221,15 @@ fn tell_of(loader: usize, batch: &Batch) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn add(pulled: &mut Pulled, batch: &Batch) {
+fn count(pulled: &mut Pulled, batch: &Batch) {
     pulled.batches += 1;
     pulled.seeds += batch.batch_size() as u64;
     pulled.nodes += batch.num_nodes() as u64;
     pulled.edges += batch.num_edges() as u64;
     pulled.bytes += batch.bytes().len() as u64;
+}
+
+fn read(pulled: &mut Pulled, batch: &Batch) {
     // The buffer is a multiple of 64 bytes long.
     let (words, _) = batch.bytes().as_chunks::<8>();
     pulled.sum = words.iter().fold(pulled.sum, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)));

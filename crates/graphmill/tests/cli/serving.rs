@@ -111,6 +111,13 @@ fn benches_of_servers_print_what_they_measured() {
     let loader = measure("loader g4 --servers 2 --ranks 2 --seconds 0.5 --features");
     assert!(loader["seeds_per_s"].as_f64().unwrap() > 0.0, "{loader}");
     assert_eq!(loader["per_rank_seeds_per_s"].as_array().unwrap().len(), 2);
+    let (server, address) = Served::start(&place, "g --mmap --listen 127.0.0.1:0");
+    for reading in ["", "--unread"] {
+        let loader = measure(&format!("loader g --at {address} --seconds 0.5 {reading}"));
+        assert!(loader["seeds_per_s"].as_f64().unwrap() > 0.0, "{loader}");
+        assert_eq!(loader["servers"], json!(1));
+    }
+    assert_eq!(server.stop(Signal::TERM), Some(0));
     let fairness = measure("fairness g4 --mmap --seconds 1 --stop 1 --runs 2");
     assert_eq!(fairness["seed_counts"], json!([3000, 300, 30]));
     for key in ["fairness", "others_while_stopped"] {

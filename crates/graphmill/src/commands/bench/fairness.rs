@@ -186,7 +186,7 @@ fn summarise(args: &Args, seed_counts: Vec<u64>, runs: &[Run]) -> Measured {
         seconds: args.seconds,
         stopped_seconds: args.stop,
         runs: args.runs,
-        servers: args.serving.servers,
+        servers: args.serving.count(),
     }
 }
 

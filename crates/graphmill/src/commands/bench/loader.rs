@@ -15,6 +15,7 @@ use crate::terminal::{numbers, output, table};
 const EXAMPLES: &str = "\
 Examples:
   graphmill bench loader g --fanouts 15,10 --features
+  graphmill bench loader g --at 127.0.0.1:4100 --fanouts 15,10 --unread           of a server that runs
   graphmill bench loader g2 --servers 2 --fanouts 15,10 --transport tcp --json
   graphmill bench loader g --ranks 3 --seed-counts 1M,100k,10k --fanouts 15,10    ranks that are strangers";
 
@@ -178,7 +179,7 @@ fn summarise(
         shared_bytes: total(|told| told.shared_bytes) as u64,
         copied_bytes: total(|told| told.copied_bytes) as u64,
         peer_bytes_per_batch: peer_bytes as f64 / batches,
-        servers: args.serving.servers,
+        servers: args.serving.count(),
         ranks: args.ranks,
         transport: args.serving.transport,
         batch_size: args.serving.batch_size,

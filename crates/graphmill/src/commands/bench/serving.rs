@@ -22,7 +22,11 @@ pub(super) struct Serving {
 
     /// Servers; each has its share of the partitions
     #[arg(long, value_name = "S", default_value_t = 1)]
-    pub(super) servers: usize,
+    servers: usize,
+
+    /// Pull from servers that run already, and start none
+    #[arg(long, value_name = "ADDRESS,...", value_delimiter = ',', conflicts_with_all = ["servers", "threads", "mmap"])]
+    at: Vec<String>,
 
     /// How batches come
     #[arg(long, value_enum, default_value_t = TransportName::Shm)]
@@ -39,6 +43,10 @@ pub(super) struct Serving {
     /// Batches that each rank asks for ahead, per server
     #[arg(long, value_name = "N", default_value_t = 3)]
     prefetch: usize,
+
+    /// Pull batches and do not read them; otherwise each rank reads every byte once
+    #[arg(long)]
+    unread: bool,
 
     /// Threads that sample, per server [default: the cores, shared]
     #[arg(long, value_name = "N")]
@@ -62,7 +70,15 @@ impl Serving {
         Ok(Manifest::read(&self.dataset)?)
     }
 
+    /// How many servers ranks pull from.
+    pub(super) fn count(&self) -> usize {
+        if self.at.is_empty() { self.servers } else { self.at.len() }
+    }
+
     pub(super) fn start(&self) -> anyhow::Result<Servers> {
+        if !self.at.is_empty() {
+            return Ok(Servers::at(&self.at));
+        }
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let threads = self.threads.unwrap_or_else(|| (cores / self.servers.max(1)).max(1));
         let options = ServerOptions { servers: self.servers, mmap: self.mmap, threads };
@@ -96,6 +112,7 @@ impl Serving {
             epochs: None,
             seconds: Some(seconds),
             each: false,
+            unread: self.unread,
         }
     }
 }

@@ -51,6 +51,7 @@ pub(super) fn run(dataset: &Path, train: &[OsString], context: &Context) -> anyh
         epochs: Some(EPOCHS),
         seconds: None,
         each: false,
+        unread: false,
     };
     let ranks = Ranks::start(&(0..RANKS).map(order).collect::<Vec<_>>())?;
     let mut bars: Vec<Option<Box<dyn graphmill_ingest::StageObserver>>> = (0..RANKS).map(|_| None).collect();
