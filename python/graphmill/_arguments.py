@@ -6,10 +6,8 @@ from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
-from graphmill._convert import installed, mask_to_ids, need, to_ids, to_numpy
+from graphmill._convert import LARGEST, installed, is_tensor, mask_to_ids, need, to_ids, to_numpy
 from graphmill.dataset import Dataset, EdgeType
-
-SPLITS = ("train", "val", "test")
 
 # Arguments of torch_geometric's loaders that mean something else here, or nothing.
 ELSEWHERE = {
@@ -161,10 +159,31 @@ def links(data: Dataset, given: Any, labels: Any) -> Seeds:
     if pairs.ndim != 2 or len(pairs) != 2:
         raise ValueError(f"edge_label_index has the shape {pairs.shape}, expected (2, number of pairs)")
     src, dst = (to_ids(ends, "edge_label_index") for ends in pairs)
-    classes = None if labels is None else to_ids(labels, "edge_label")
+    classes = None if labels is None else link_classes(labels)
     if classes is not None and len(classes) != len(src):
         raise ValueError(f"edge_label has {len(classes)} values for {len(src)} pairs")
     return Seeds(type_, (src, dst, classes))
+
+
+def link_classes(given: Any) -> np.ndarray:
+    """A class for each pair: whole numbers, also where they are kept as fractions or booleans."""
+    labels = to_numpy(given.double() if is_tensor(given) and given.is_floating_point() else given)
+    if labels.ndim != 1:
+        raise ValueError(f"edge_label has the shape {labels.shape}, expected one class for each pair")
+    if labels.dtype.kind == "f":
+        bad = labels[~(np.isfinite(labels) & (labels == np.floor(labels)) & (np.abs(labels) < LARGEST))]
+        if bad.size:
+            raise ValueError(f"edge_label has {bad[0]}, expected a class for each pair, a whole number")
+    return to_ids(labels.astype(np.int64) if labels.dtype.kind in "fb" else labels, "edge_label")
+
+
+def label_type(given: Any, binary: bool) -> str | None:
+    """The element type of the links' labels in batches: the one they were given in, as in torch_geometric."""
+    if given is None:
+        return "float32" if binary else None
+    name = str(given.dtype).removeprefix("torch.") if is_tensor(given) else to_numpy(given).dtype.name
+    # Negatives have a class of their own.
+    return "int64" if name == "bool" and binary else name
 
 
 def fanouts(data: Dataset, given: Any) -> Any:

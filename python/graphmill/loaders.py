@@ -311,6 +311,7 @@ class LinkNeighborLoader(Loader):
                 raise ValueError("give neg_sampling or neg_sampling_ratio, not both")
             negatives = NegativeSampling("binary", neg_sampling_ratio)
         binary = negatives is not None and negatives.mode == "binary"
+        label_type = _arguments.label_type(edge_label, binary)
         triplet = negatives is not None and not binary
         if triplet and edge_label is not None:
             raise ValueError("triplets have no edge_label: leave it out, or use binary negatives")
@@ -319,7 +320,7 @@ class LinkNeighborLoader(Loader):
             # 0 is for negatives. As in torch_geometric, classes that leave it free stay as they are; the sampler adds 1.
             seeds = seeds._replace(seeds=(src, dst, classes - 1 if len(classes) and classes.min() > 0 else classes))
         shape = {
-            "task": "links", "float_labels": binary and edge_label is None, "given_labels": edge_label is not None,
+            "task": "links", "link_labels": label_type,
             "one_negative": triplet and negatives.amount == 1,
         }  # fmt: skip
         task = {"links": {"type": seeds.type, "negatives": negatives and negatives._config()}}
