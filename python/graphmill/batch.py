@@ -95,6 +95,11 @@ class Assembler:
         if output == "pyg":
             need("torch_geometric", "output=\"pyg\"")
 
+    @property
+    def may_fail(self) -> bool:
+        """Whether something is done to batches that need not succeed."""
+        return self._pin or self._transform is not None
+
     def __call__(self, parts: tuple[dict, dict, dict]) -> Any:
         once, nodes, edges = parts
         top: dict[str, Any] = {}

@@ -6,6 +6,9 @@ All of them take the arguments of :class:`graphmill._arguments.Common` by keywor
 import json
 import math
 import os
+import re
+import sys
+import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +16,7 @@ from typing import Any, Unpack
 
 from graphmill import _arguments
 from graphmill._arguments import Common, Seeds
+from graphmill._convert import whole
 from graphmill.batch import Assembler
 from graphmill.dataset import Dataset, EdgeType
 
@@ -52,6 +56,7 @@ class NegativeSampling:
     def __post_init__(self):
         if self.mode not in ("binary", "triplet"):
             raise ValueError(f"the mode of neg_sampling is {self.mode!r}, expected \"binary\" or \"triplet\"")
+        _arguments.number(self.amount, "the amount of neg_sampling", 0, _arguments.MOST)
         if self.amount <= 0 or (self.mode == "triplet" and self.amount != math.ceil(self.amount)):
             kind = "a whole number above 0" if self.mode == "triplet" else "a number above 0"
             raise ValueError(f"the amount of neg_sampling is {self.amount}, expected {kind}")
@@ -94,10 +99,18 @@ class Loader:
         self._epoch = 0
         self._under_way: weakref.ref[Epoch] | None = None
         # Where an iteration stood that was left early, and one that was resumed and not begun yet.
-        self._left: str | None = None
+        self._left: dict[str, Any] | None = None
         self._resumed: Any = None
         self._process = os.getpid()
         self._core = self._make()
+
+    def __new__(cls, *arguments: Any, **named: Any) -> "Loader":
+        loader = super().__new__(cls)
+        loader._made_of = arguments, named
+        return loader
+
+    def __reduce__(self):
+        return _remake, (type(self), *self._made_of)
 
     def _make(self) -> Any:
         return self.data._native.loader(self._config, self._seeds, **self._options)
@@ -116,6 +129,7 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         native = self._native
+        self._check_worker()
         if self._resumed is not None:
             batches, self._resumed = self._resumed, None
         else:
@@ -126,23 +140,39 @@ class Loader:
         self._under_way = weakref.ref(epoch)
         return epoch
 
+    def _check_worker(self) -> None:
+        """Says so where each of several worker processes is about to go over everything."""
+        data = sys.modules.get("torch.utils.data")
+        worker = data and data.get_worker_info()
+        if worker is not None and worker.num_workers > 1 and self._made_of[1].get("rank") is None:
+            warnings.warn(
+                f"each of the {worker.num_workers} workers of a DataLoader goes over the whole epoch: iterate over the loader"
+                " itself (num_threads=N samples ahead), or make it with the worker's rank and world_size",
+                stacklevel=3,
+            )
+
     def state_dict(self) -> dict[str, Any]:
-        """Where the loader stands: after the last batch that was handed out."""
+        """Where the loader stands: after the last batch that was handed out. A batch that failed was not."""
         native = self._native
         epoch = self._under_way() if self._under_way is not None else None
         if self._resumed is not None:
             state = self._resumed.state()
         elif epoch is not None:
-            state = epoch._batches.state()
+            return epoch._state()
+        elif self._left is not None:
+            return dict(self._left)
         else:
-            state = self._left or native.state(self._epoch)
+            state = native.state(self._epoch)
         return json.loads(state)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration go on from a state of this loader, or of one like it with any number of ranks."""
         if not isinstance(state, Mapping):
             raise ValueError(f"a loader's state is a dict, not {type(state).__name__}")
-        self._resumed = self._native.resume(json.dumps(dict(state)))
+        try:
+            self._resumed = self._native.resume(json.dumps(dict(state)))
+        except ValueError as error:
+            raise ValueError(re.sub(r" at line \d+ column \d+", "", str(error))) from None
         self._epoch = state["epoch"] + 1
         self._under_way = self._left = None
 
@@ -150,7 +180,7 @@ class Loader:
         """Stops what is under way, and lets go of it."""
         epoch = self._under_way() if self._under_way is not None else None
         if epoch is not None:
-            epoch._batches = iter(())
+            epoch._batches = None
         self._core = self._resumed = self._under_way = None
         self._process = os.getpid()
 
@@ -171,34 +201,63 @@ class Epoch:
         self._loader = loader
         self._batches = batches
         self._assemble = loader._assemble
+        # The rounds of batches that came, but were not handed out.
+        self._failed: set[int] = set()
+        state = json.loads(batches.state())
+        self._rounds = _number_handed_out(state) + len(batches)
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
+        batches = self._open()
+        before = batches.state() if self._assemble.may_fail else None
         try:
-            parts = next(self._batches)
+            parts = next(batches)
         except StopIteration:
-            self._end(None)
+            self._end(over=True)
             raise
-        return self._assemble(parts)
+        try:
+            return self._assemble(parts)
+        except BaseException:
+            if before is not None:
+                self._failed |= _handed_out(before, batches.state())
+            raise
 
     def __len__(self) -> int:
-        return len(self._batches)
+        return len(self._open())
 
     def __del__(self):
         if getattr(self, "_loader", None) is not None:
-            self._end(self._batches)
+            self._end(over=False)
 
-    def _end(self, left: Any) -> None:
+    def _open(self) -> Any:
+        if self._batches is None:
+            raise ValueError("this loader is closed")
+        return self._batches
+
+    def _state(self) -> dict[str, Any]:
+        state = json.loads(self._open().state())
+        if self._failed:
+            # As if they had not come: those after them came ahead.
+            first, ahead = min(self._failed), set(state["ahead"])
+            if first < state["rounds"]:
+                ahead.update(range(first, state["rounds"]))
+                state["rounds"] = first
+            state["ahead"] = sorted(ahead - self._failed)
+        return state
+
+    def _end(self, over: bool) -> None:
         """Tells the loader where this stood, unless another iteration has begun."""
         under_way = self._loader._under_way
         if under_way is None or under_way() not in (self, None):
             return
         self._loader._under_way = None
-        if left is not None and self._loader._process == os.getpid():
+        # An epoch that is over is left behind, unless some of its batches failed.
+        if self._batches is not None and self._loader._process == os.getpid():
             try:
-                self._loader._left = left.state()
+                state = self._state()
+                self._loader._left = None if over and _number_handed_out(state) == self._rounds else state
             except RuntimeError:
                 # Another thread waits for it, or it is a parent's.
                 self._loader._left = None
@@ -269,11 +328,14 @@ class PPRLoader(Loader):
     ):
         _check(data)
         arguments = _arguments.common(common)
+        for name in ("replace", "weight_attr"):
+            if arguments[name]:
+                raise ValueError(f"PPRLoader draws no edges, so that {name} means nothing; leave it out")
         seeds = _arguments.nodes(data, input_nodes)
         ppr = {
-            "alpha": float(alpha), "eps": float(eps), "top_up": bool(top_up),
-            "max_nodes": dict(max_ppr_nodes) if isinstance(max_ppr_nodes, Mapping) else int(max_ppr_nodes),
-            "neighbors_per_hop": int(num_neighbors_per_hop),
+            "alpha": _arguments.number(alpha, "alpha", 0.001, 1), "eps": _arguments.number(eps, "eps", 1e-12),
+            "top_up": bool(top_up), "max_nodes": _arguments.budget(data, max_ppr_nodes),
+            "neighbors_per_hop": whole(num_neighbors_per_hop, "num_neighbors_per_hop", 1, _arguments.MOST),
         }  # fmt: skip
         super().__init__(data, {"nodes": {"type": seeds.type}}, {"ppr": ppr}, seeds, arguments, {"task": "nodes"})
 
@@ -370,9 +432,25 @@ class AnchorLinkLoader(Loader):
             {"positive": list(positive), "negative": negative and list(negative)}
             for positive, negative in zip(positives, negatives, strict=True)
         ]
-        task = {"anchors": {"supervision": supervision, "max_labels": max_labels}}
+        most = None if max_labels is None else whole(max_labels, "max_labels", 0, _arguments.MOST)
+        task = {"anchors": {"supervision": supervision, "max_labels": most}}
         expand = {"neighbors": _hops(data, num_neighbors, arguments)}
         super().__init__(data, task, expand, seeds, arguments, {"task": "anchors", "supervision": positives})
+
+
+def _remake(cls: type[Loader], arguments: tuple, named: dict[str, Any]) -> Loader:
+    return cls(*arguments, **named)
+
+
+def _number_handed_out(state: dict[str, Any]) -> int:
+    return state["rounds"] + len(state["ahead"])
+
+
+def _handed_out(before: str, after: str) -> set[int]:
+    """The rounds that one state has and an earlier one has not."""
+    earlier, later = json.loads(before), json.loads(after)
+    rounds = set(range(earlier["rounds"], later["rounds"])) | set(later["ahead"])
+    return rounds - set(earlier["ahead"])
 
 
 def _check(data: Any) -> None:

@@ -11,7 +11,7 @@ import torch
 from packages import CITES, REV, WRITES
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import LinkLoader, NodeLoader
-from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NegativeSampling, SamplerOutput
+from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NegativeSampling, NumNeighbors, SamplerOutput
 from torch_geometric.sampler.neighbor_sampler import edge_sample
 from torch_geometric.transforms import RandomLinkSplit
 
@@ -316,3 +316,21 @@ def test_one_column_of_labels_stays_one(cites, tmp_path):
     theirs = NodeLoader(data, reference(data), torch.arange(9), batch_size=4)
     for mine, other in zip(graphmill.NeighborLoader(stored, [-1, -1], range(9), batch_size=4), theirs, strict=True):
         assert_same(mine, other)
+
+
+def test_their_numbers_of_neighbors_are_taken(stored, library):
+    def found(data, numbers, nodes):
+        return [batch.to_dict() for batch in graphmill.NeighborLoader(data, numbers, nodes, output="pyg")]
+
+    assert str(found(stored, NumNeighbors([2, 1]), [4])) == str(found(stored, [2, 1], [4]))
+    _, library = library
+    every = found(library, {WRITES: [3, 1], CITES: [2, 2], REV: [2, 2]}, ("paper", [4]))
+    assert str(found(library, NumNeighbors({WRITES: [3, 1]}, default=[2, 2]), ("paper", [4]))) == str(every)
+    some = found(library, {WRITES: [3, 1]}, ("paper", [4]))
+    assert str(found(library, {"author__writes__paper": [3, 1]}, ("paper", [4]))) == str(some)
+    with pytest.raises(ValueError, match="empty dict: name an edge type"):
+        found(library, {}, "paper")
+    with pytest.raises(ValueError, match="there is no edge type"):
+        found(library, {"author__to__paper": [1]}, "paper")
+    with pytest.raises(ValueError, match="name an edge type"):
+        library.edge_index()
