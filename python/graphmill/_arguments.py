@@ -206,13 +206,13 @@ def fanouts(data: Dataset, given: Any) -> Any:
         raise ValueError("num_neighbors is a dict, but the dataset is homogeneous; give a list")
     known = [edge["name"] for edge in data._about["edges"] if not edge["label"]]
     wanted = {} if default is None else dict.fromkeys(known, default)
-    wanted.update((data._edge(edge_type(key))["name"], value) for key, value in given.items())
+    wanted.update((data._edge(unwritten(key))["name"], value) for key, value in given.items())
     if not wanted:
         raise ValueError(f"num_neighbors is an empty dict: name an edge type; there are: {', '.join(map(repr, known))}")
     return [{"type": list(name), "fanouts": hops(value)} for name, value in wanted.items()]
 
 
-def edge_type(name: Any) -> Any:
+def unwritten(name: Any) -> Any:
     """An edge type, also where torch_geometric writes it as one string."""
     if not isinstance(name, str):
         return name

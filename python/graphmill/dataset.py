@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphmill import _graphmill
-from graphmill._convert import credentials, need, to_ids, to_numpy
+from graphmill._convert import credentials, need, to_ids, to_numpy, whole
 
 EdgeType = tuple[str, str, str]
 
@@ -241,6 +241,8 @@ class Dataset:
         With ``rank`` and ``world_size``: the contiguous share of a rank; the shares of all ranks make up the whole.
         """
         self._node(type)
+        if rank is not None and world_size is not None:
+            rank, world_size = whole(rank, "rank"), whole(world_size, "world_size", 1)
         return self._native.node_ids(split, type, rank, world_size)
 
     def features(

@@ -6,7 +6,6 @@ All of them take the arguments of :class:`graphmill._arguments.Common` by keywor
 import json
 import math
 import os
-import re
 import sys
 import warnings
 import weakref
@@ -56,7 +55,7 @@ class NegativeSampling:
     def __post_init__(self):
         if self.mode not in ("binary", "triplet"):
             raise ValueError(f"the mode of neg_sampling is {self.mode!r}, expected \"binary\" or \"triplet\"")
-        _arguments.number(self.amount, "the amount of neg_sampling", 0, _arguments.MOST)
+        _arguments.number(self.amount, "the amount of neg_sampling", 0, 1e9)
         if self.amount <= 0 or (self.mode == "triplet" and self.amount != math.ceil(self.amount)):
             kind = "a whole number above 0" if self.mode == "triplet" else "a number above 0"
             raise ValueError(f"the amount of neg_sampling is {self.amount}, expected {kind}")
@@ -172,7 +171,9 @@ class Loader:
         try:
             self._resumed = self._native.resume(json.dumps(dict(state)))
         except ValueError as error:
-            raise ValueError(re.sub(r" at line \d+ column \d+", "", str(error))) from None
+            if "this is not the state of a loader" not in str(error):
+                raise
+            raise ValueError("this is not the state of a loader: give what state_dict returned") from None
         self._epoch = state["epoch"] + 1
         self._under_way = self._left = None
 
@@ -278,7 +279,7 @@ class NeighborLoader(Loader):
         _check(data)
         arguments = _arguments.common(common)
         seeds = _arguments.nodes(data, input_nodes)
-        expand = {"neighbors": _hops(data, num_neighbors, arguments)}
+        expand = {"neighbors": _steps(data, num_neighbors, arguments)}
         super().__init__(data, {"nodes": {"type": seeds.type}}, expand, seeds, arguments, {"task": "nodes"})
 
 
@@ -296,7 +297,7 @@ class SubgraphLoader(Loader):
         _check(data)
         arguments = _arguments.common(common)
         seeds = _arguments.nodes(data, input_nodes)
-        expand = {"induced": _hops(data, num_neighbors, arguments)}
+        expand = {"induced": _steps(data, num_neighbors, arguments)}
         super().__init__(data, {"nodes": {"type": seeds.type}}, expand, seeds, arguments, {"task": "nodes"})
 
 
@@ -386,7 +387,7 @@ class LinkNeighborLoader(Loader):
             "one_negative": triplet and negatives.amount == 1,
         }  # fmt: skip
         task = {"links": {"type": seeds.type, "negatives": negatives and negatives._config()}}
-        expand = {"neighbors": _hops(data, num_neighbors, arguments)}
+        expand = {"neighbors": _steps(data, num_neighbors, arguments)}
         super().__init__(data, task, expand, seeds, arguments, shape)
 
 
@@ -434,7 +435,7 @@ class AnchorLinkLoader(Loader):
         ]
         most = None if max_labels is None else whole(max_labels, "max_labels", 0, _arguments.MOST)
         task = {"anchors": {"supervision": supervision, "max_labels": most}}
-        expand = {"neighbors": _hops(data, num_neighbors, arguments)}
+        expand = {"neighbors": _steps(data, num_neighbors, arguments)}
         super().__init__(data, task, expand, seeds, arguments, {"task": "anchors", "supervision": positives})
 
 
@@ -460,7 +461,7 @@ def _check(data: Any) -> None:
         raise TypeError(f"a loader takes a graphmill.Dataset, not {type(data).__name__}; {hint}")
 
 
-def _hops(data: Dataset, num_neighbors: Any, common: Common) -> dict[str, Any]:
+def _steps(data: Dataset, num_neighbors: Any, common: Common) -> dict[str, Any]:
     fanouts = _arguments.fanouts(data, num_neighbors)
     weighted = common["weight_attr"] is not None
     if weighted and not any(edge["weights"] for edge in _arguments.walked(data, fanouts)):

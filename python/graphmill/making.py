@@ -70,17 +70,17 @@ def from_edges(
         for argument, given in (("x", x), ("y", y), ("num_nodes", num_nodes), ("edge_attr", edge_attr), *splits.items()):
             if given is not None and not isinstance(given, Mapping):
                 raise ValueError(f"{argument} is {type(given).__name__}, expected a dict by type, as src is")
-        edges = {_edge_type(name): ends for name, ends in src.items()}
+        edges = {_checked_type(name): ends for name, ends in src.items()}
         named = [name for given in (x, y, num_nodes, *splits.values()) for name in given or ()]
         for name in dict.fromkeys([*(end for one in edges for end in (one[0], one[2])), *named]):
             of = {split: given[name] for split, given in splits.items() if given and name in given}
             count = (num_nodes or {}).get(name)
-            graph.add_nodes(name, count, _features("x", (x or {}).get(name)), (y or {}).get(name), of)
-        unknown = {_edge_type(name) for name in [*(edge_attr or {}), *(edge_weight or {}), *label_edges]} - set(edges)
+            graph.add_nodes(name, count, _by_name("x", (x or {}).get(name)), (y or {}).get(name), of)
+        unknown = {_checked_type(name) for name in [*(edge_attr or {}), *(edge_weight or {}), *label_edges]} - set(edges)
         if unknown:
             raise ValueError(f"there are no edges of type {sorted(unknown)[0]}; there are: {sorted(edges)}")
         for name, ends in edges.items():
-            features = _features("edge_attr", (edge_attr or {}).get(name))
+            features = _by_name("edge_attr", (edge_attr or {}).get(name))
             label = name in [tuple(one) for one in label_edges]
             graph.add_edges(name, *ends, features, (edge_weight or {}).get(name), label)
     else:
@@ -89,8 +89,8 @@ def from_edges(
         if label_edges:
             raise ValueError("label_edges names edge types, which only a heterogeneous graph has; give src as a dict")
         of = {split: given for split, given in splits.items() if given is not None}
-        graph.add_nodes(None, num_nodes, _features("x", x), y, of)
-        graph.add_edges(None, src, dst, _features("edge_attr", edge_attr), edge_weight, False)
+        graph.add_nodes(None, num_nodes, _by_name("x", x), y, of)
+        graph.add_edges(None, src, dst, _by_name("edge_attr", edge_attr), edge_weight, False)
     return graph.write(out, parts)
 
 
@@ -347,13 +347,13 @@ def to_numpy_rows(value: Any, what: str = "an array") -> tuple[np.ndarray, str]:
     return np.ascontiguousarray(array), STORED[code]
 
 
-def _features(name: str, given: Any) -> dict[str, Any]:
+def _by_name(name: str, given: Any) -> dict[str, Any]:
     if given is None:
         return {}
     return dict(given) if isinstance(given, Mapping) else {name: given}
 
 
-def _edge_type(name: Any) -> EdgeType:
+def _checked_type(name: Any) -> EdgeType:
     if isinstance(name, (tuple, list)) and len(name) == 3 and all(isinstance(part, str) for part in name):
         return tuple(name)
     raise ValueError(f"{name!r} is not an edge type; write (source, relation, target)")

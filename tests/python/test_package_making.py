@@ -50,6 +50,10 @@ def test_shares_of_ranks_are_the_whole_in_order(tmp_path):
     assert data.num_partitions == 3 and set(data.partition_ids(range(300))) == {0, 1, 2}
     with pytest.raises(ValueError, match="world size"):
         data.node_ids(rank=1)
+    with pytest.raises(ValueError, match="rank is 0.5"):
+        data.node_ids(rank=0.5, world_size=2)
+    with pytest.raises(ValueError, match="world_size is 1180591620717411303424"):
+        data.node_ids(rank=0, world_size=2**70)
 
 
 def test_labels_of_several_values_and_of_fractions(tmp_path):
