@@ -20,6 +20,9 @@ from graphmill.dataset import open as open_dataset
 STORED = {"f2": "f16", "f4": "f32", "f8": "f64", "i1": "i8", "u1": "u8", "i4": "i32", "i8": "i64"}
 WIDENED = {"b1": "u1", "i2": "i4", "u2": "i4", "u4": "i8", "u8": "i8"}
 
+# What torch_geometric calls links to learn from, and their labels.
+LINKS = re.compile(r"((pos|neg)_)?edge_label(_index|_time)?")
+
 # What batches call their own parts, so that no feature can be called so.
 TAKEN = frozenset("""
     batch_size dst_neg_index dst_pos_index e_id edge_index edge_label edge_label_index epoch g input_id n_id negatives_missing
@@ -122,9 +125,11 @@ def from_pyg(
         for key in store:
             value = store[key]
             split = key.removesuffix("_mask")
-            if key in ("num_nodes", "n_id") or (name is None and (_of_edges(store, key) or _of_links(data, key, value))):
+            if key in ("num_nodes", "n_id") or (name is None and (_of_edges(store, key) or _of_links(store, key))):
                 continue
-            if key.endswith("_mask") and split in SPLITS:
+            if _in_columns(data, key, value):
+                left_out.append(key if name is None else f"{name}.{key}")
+            elif key.endswith("_mask") and split in SPLITS:
                 splits[split] = _mask(value, count, key)
             elif not store.is_node_attr(key) or not (is_tensor(value) or isinstance(value, np.ndarray)):
                 left_out.append(key if name is None else f"{name}.{key}")
@@ -142,9 +147,9 @@ def from_pyg(
         features, weight = {}, None
         for key in store:
             value = store[key]
-            if key in ("edge_index", "e_id", "adj_t") or _of_links(data, key, value):
+            if key in ("edge_index", "e_id", "adj_t") or _of_links(store, key):
                 continue
-            if not store.is_edge_attr(key) or not (is_tensor(value) or isinstance(value, np.ndarray)):
+            if _in_columns(data, key, value) or not store.is_edge_attr(key) or not (is_tensor(value) or isinstance(value, np.ndarray)):
                 if name is not None:
                     left_out.append(f"{name}.{key}")
             elif key == "edge_weight":
@@ -162,13 +167,21 @@ def from_pyg(
 
 def _of_edges(store: Any, key: str) -> bool:
     """Whether an attribute of a homogeneous graph is for its edges to take, or to leave out."""
-    tensor = is_tensor(store[key]) or isinstance(store[key], np.ndarray)
-    return key in ("edge_index", "e_id", "adj_t") or (tensor and store.is_edge_attr(key))
+    value = store[key]
+    if key in ("edge_index", "e_id", "adj_t"):
+        return True
+    tensor = is_tensor(value) or isinstance(value, np.ndarray)
+    return tensor and not _in_columns(store._parent(), key, value) and store.is_edge_attr(key)
 
 
-def _of_links(data: Any, key: str, value: Any) -> bool:
-    """Whether an attribute is about links that a loader is given, or has pairs in its columns: no rows of nodes or edges."""
-    return "edge_label" in key or (getattr(value, "ndim", 0) > 1 and data.__cat_dim__(key, value) == -1)
+def _of_links(store: Any, key: str) -> bool:
+    """Whether an attribute is of links that a loader is given, as RandomLinkSplit names them, whatever its key is."""
+    return bool(LINKS.fullmatch(key)) or (key != "edge" and f"{key}_index" in store)
+
+
+def _in_columns(data: Any, key: str, value: Any) -> bool:
+    """Whether torch_geometric has an attribute's values in columns, as it has pairs: these are not rows of nodes or edges."""
+    return getattr(value, "ndim", 0) > 1 and data.__cat_dim__(key, value) == -1
 
 
 def _mask(value: Any, count: int | None, what: str) -> np.ndarray:
@@ -208,7 +221,7 @@ class _Graph:
                 raise ValueError(f"y of {what} has the shape {y.shape}, expected a class for each node, or a row of values")
             rows.add(len(y))
         if count is not None:
-            rows.add(whole(count, "num_nodes"))
+            rows.add(whole(count, "num_nodes", 0, 2**40))
         if len(rows) > 1:
             raise ValueError(f"{what} have {sorted(rows)} rows in their arrays and num_nodes; they must be equally many")
         if rows:

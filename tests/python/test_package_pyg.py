@@ -295,6 +295,11 @@ def test_what_is_left_out_is_named(cites, tmp_path, recwarn):
     with pytest.warns(UserWarning, match="leaves out .*: y, name, parts"):
         stored = graphmill.from_pyg(data, out=tmp_path / "g")
     assert set(stored.node_features) == {"x"} and stored.num_classes == 0
+    data = Data(edge_index=cites.edge_index, x=cites.x, face=torch.zeros((3, 60), dtype=torch.long), edge_labels=torch.ones(200))
+    data.link_index, data.link = cites.edge_index, torch.ones(200)
+    with pytest.warns(UserWarning, match=r": face, link_index$"):
+        stored = graphmill.from_pyg(data, out=tmp_path / "columns")
+    assert set(stored.node_features) == {"x"} and set(stored.edge_features) == {"edge_labels"}
     hetero = HeteroData(about="us")
     hetero["paper"].x, hetero["paper"].title = cites.x, "papers"
     hetero["paper", "cites", "paper"].edge_index = cites.edge_index
