@@ -1,15 +1,18 @@
 """What users write, checked and turned into what a sampler takes."""
 
+import math
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
-from graphmill._convert import installed, mask_to_ids, need, to_ids, to_numpy
+from graphmill._convert import LARGEST, installed, is_tensor, mask_to_ids, need, to_ids, to_numpy, too_large, whole
 from graphmill.dataset import Dataset, EdgeType
 
-SPLITS = ("train", "val", "test")
+# The largest count that a sampler takes.
+MOST = 2**31 - 1
 
 # Arguments of torch_geometric's loaders that mean something else here, or nothing.
 ELSEWHERE = {
@@ -67,16 +70,19 @@ def common(given: Mapping[str, Any]) -> Common:
         if name not in DEFAULTS:
             raise TypeError(f"there is no argument {name}; there are: {', '.join(DEFAULTS)}")
     arguments: Common = {**DEFAULTS, **given}  # type: ignore[typeddict-item]
-    for name, least in (("batch_size", 1), ("prefetch", 0), ("num_threads", 0), ("seed", 0)):
-        value = arguments[name]  # type: ignore[literal-required]
-        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
-            raise ValueError(f"{name} is {value!r}, expected a whole number, {least} or more")
+    for name, least, most in (
+        ("batch_size", 1, LARGEST), ("prefetch", 0, 1 << 20), ("num_threads", 0, 1024), ("seed", 0, 2**64 - 1)
+    ):  # fmt: skip
+        arguments[name] = whole(arguments[name], name, least, most)  # type: ignore[literal-required]
     arguments["rank"], arguments["world_size"] = ranks(arguments["rank"], arguments["world_size"])
     arguments["output"] = output(arguments["output"])
     if arguments["pin_memory"]:
-        need("torch", "pin_memory=True")
+        torch = need("torch", "pin_memory=True")
         if arguments["output"] == "numpy":
             raise ValueError("pin_memory=True needs tensors; output is \"numpy\"")
+        if not torch.cuda.is_available():
+            warnings.warn("pin_memory=True, but there is no CUDA here: tensors are not pinned", stacklevel=3)
+            arguments["pin_memory"] = False
     return arguments
 
 
@@ -88,9 +94,10 @@ def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
             return 0, 1
         if not (rank.isdecimal() and world_size.isdecimal()):
             raise ValueError(f"RANK is {rank!r} and WORLD_SIZE {world_size!r} in the environment, expected numbers")
+        rank, world_size = int(rank), int(world_size)
     elif rank is None or world_size is None:
         raise ValueError(f"rank is {rank} and world_size {world_size}; give both, or neither to take them from torchrun")
-    rank, world_size = int(rank), int(world_size)
+    rank, world_size = whole(rank, "rank"), whole(world_size, "world_size", 1, MOST)
     if not 0 <= rank < world_size:
         raise ValueError(f"rank is {rank}, expected 0 or more and below world_size, which is {world_size}")
     return rank, world_size
@@ -161,31 +168,92 @@ def links(data: Dataset, given: Any, labels: Any) -> Seeds:
     if pairs.ndim != 2 or len(pairs) != 2:
         raise ValueError(f"edge_label_index has the shape {pairs.shape}, expected (2, number of pairs)")
     src, dst = (to_ids(ends, "edge_label_index") for ends in pairs)
-    classes = None if labels is None else to_ids(labels, "edge_label")
+    classes = None if labels is None else link_classes(labels)
     if classes is not None and len(classes) != len(src):
         raise ValueError(f"edge_label has {len(classes)} values for {len(src)} pairs")
     return Seeds(type_, (src, dst, classes))
 
 
+def link_classes(given: Any) -> np.ndarray:
+    """A class for each pair: whole numbers, also where they are kept as fractions or booleans."""
+    labels = to_numpy(given.double() if is_tensor(given) and given.is_floating_point() else given)
+    if labels.ndim != 1:
+        raise ValueError(f"edge_label has the shape {labels.shape}, expected one class for each pair")
+    if labels.dtype.kind == "f":
+        bad = labels[~(np.isfinite(labels) & (labels == np.floor(labels)) & (np.abs(labels) < LARGEST))]
+        if bad.size:
+            raise ValueError(f"edge_label has {bad[0]}, expected a class for each pair, a whole number")
+    return to_ids(labels.astype(np.int64) if labels.dtype.kind in "fb" else labels, "edge_label")
+
+
+def label_type(given: Any, binary: bool) -> str | None:
+    """The element type of the links' labels in batches: the one they were given in, as in torch_geometric."""
+    if given is None:
+        return "float32" if binary else None
+    name = str(given.dtype).removeprefix("torch.") if is_tensor(given) else to_numpy(given).dtype.name
+    # Negatives have a class of their own.
+    return "int64" if name == "bool" and binary else name
+
+
 def fanouts(data: Dataset, given: Any) -> Any:
     """Neighbours per hop, for all edge types or for some."""
-    given = getattr(given, "values", given) if type(given).__name__ == "NumNeighbors" else given
-    if isinstance(given, Mapping):
-        if data.homogeneous:
-            raise ValueError("num_neighbors is a dict, but the dataset is homogeneous; give a list")
-        return [{"type": list(data._edge(key)["name"]), "fanouts": hops(value)} for key, value in given.items()]
-    return hops(given)
+    default = None
+    if type(given).__name__ == "NumNeighbors":
+        given, default = given.values, given.default
+    if not isinstance(given, Mapping):
+        return hops(given)
+    if data.homogeneous:
+        raise ValueError("num_neighbors is a dict, but the dataset is homogeneous; give a list")
+    known = [edge["name"] for edge in data._about["edges"] if not edge["label"]]
+    wanted = {} if default is None else dict.fromkeys(known, default)
+    wanted.update((data._edge(unwritten(key))["name"], value) for key, value in given.items())
+    if not wanted:
+        raise ValueError(f"num_neighbors is an empty dict: name an edge type; there are: {', '.join(map(repr, known))}")
+    return [{"type": list(name), "fanouts": hops(value)} for name, value in wanted.items()]
+
+
+def unwritten(name: Any) -> Any:
+    """An edge type, also where torch_geometric writes it as one string."""
+    if not isinstance(name, str):
+        return name
+    parts = tuple(name.split("__"))
+    return (parts[0], "to", parts[1]) if len(parts) == 2 else parts
 
 
 def hops(given: Any) -> list[int]:
     """Neighbours per hop."""
     try:
-        numbers = [int(number) for number in to_numpy(given).reshape(-1)]
+        numbers = to_numpy(given)
     except (TypeError, ValueError):
-        raise ValueError(f"num_neighbors is {given!r}, expected a list of numbers, one for each hop") from None
-    if bad := [number for number in numbers if number < -1]:
-        raise ValueError(f"num_neighbors has {bad[0]}, expected 0 or more, or -1 for all neighbours")
-    return numbers
+        numbers = None
+    if numbers is not None and numbers.ndim == 1 and not numbers.size:
+        return []
+    if numbers is None or numbers.ndim != 1 or not (numbers.dtype.kind in "iu" or too_large(numbers)):
+        raise ValueError(f"num_neighbors is {given!r}, expected a list of whole numbers, one for each hop")
+    if bad := [number for number in numbers.tolist() if not -1 <= number <= MOST]:
+        raise ValueError(f"num_neighbors has {bad[0]}, expected 0 to {MOST}, or -1 for all neighbours")
+    return numbers.tolist()
+
+
+def number(value: Any, what: str, least: float, below: float = math.inf) -> float:
+    """A number within bounds."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        found = math.nan
+    if not least <= found < below:
+        kind = f"a number, {least:g} or more" + ("" if below == math.inf else f" and below {below:g}")
+        raise ValueError(f"{what} is {value!r}, expected {kind}")
+    return found
+
+
+def budget(data: Dataset, given: Any) -> int | dict[str, int]:
+    """The most nodes that are kept of a seed, for all node types or for some."""
+    if not isinstance(given, Mapping):
+        return whole(given, "max_ppr_nodes", 0, MOST)
+    if data.homogeneous:
+        raise ValueError("max_ppr_nodes is a dict, but the dataset is homogeneous; give a number")
+    return {data._node(key)["name"]: whole(value, f"max_ppr_nodes of {key!r}", 0, MOST) for key, value in given.items()}
 
 
 def walked(data: Dataset, wanted: Any) -> list[dict[str, Any]]:

@@ -9,6 +9,10 @@ from typing import Any
 
 import numpy as np
 
+SPLITS = ("train", "val", "test")
+
+LARGEST = 2**63 - 1
+
 
 def installed(name: str) -> bool:
     """Whether a package can be imported; it is not imported."""
@@ -44,9 +48,27 @@ def to_ids(value: Any, what: str = "ids") -> np.ndarray:
         array = array.astype(np.int64)
     if array.ndim != 1:
         raise ValueError(f"{what} have the shape {array.shape}, expected one dimension")
+    if too_large(array):
+        raise ValueError(f"{what} have numbers above {LARGEST}, the largest id there can be")
     if array.dtype == np.bool_ or not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"{what} are {array.dtype}, expected whole numbers")
     return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def too_large(array: np.ndarray) -> bool:
+    """Whether there are whole numbers that 63 bits do not hold."""
+    if array.dtype == np.object_:
+        return any(isinstance(number, int) and number > LARGEST for number in array.reshape(-1))
+    return array.dtype == np.uint64 and array.size > 0 and int(array.max()) > LARGEST
+
+
+def whole(value: Any, what: str, least: int = 0, most: int = LARGEST) -> int:
+    """A whole number within bounds."""
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{what} is {value!r}, expected a whole number, {least} or more")
+    if value > most:
+        raise ValueError(f"{what} is {value!r}, expected a whole number, at most {most}")
+    return int(value)
 
 
 def mask_to_ids(value: Any, count: int, what: str) -> tuple[np.ndarray, bool]:

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
-
 from graphmill._convert import need
 from graphmill.dataset import EdgeType
 
@@ -76,8 +74,7 @@ class Assembler:
         seed_type: str | EdgeType | None,
         reverse: bool = False,
         evened: bool = False,
-        float_labels: bool = False,
-        given_labels: bool = False,
+        link_labels: str | None = None,
         one_negative: bool = False,
         supervision: list[EdgeType] | None = None,
         pin_memory: bool = False,
@@ -88,8 +85,7 @@ class Assembler:
         self._seed_type = seed_type
         self._reverse = reverse and not homogeneous
         self._evened = evened
-        self._float_labels = float_labels
-        self._given_labels = given_labels
+        self._link_labels = link_labels
         self._one_negative = one_negative
         self._supervision = supervision or []
         self._torch = output != "numpy"
@@ -98,6 +94,11 @@ class Assembler:
         self._finish = _pyg if output == "pyg" else _light
         if output == "pyg":
             need("torch_geometric", "output=\"pyg\"")
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether something is done to batches that need not succeed."""
+        return self._pin or self._transform is not None
 
     def __call__(self, parts: tuple[dict, dict, dict]) -> Any:
         once, nodes, edges = parts
@@ -161,11 +162,13 @@ class Assembler:
             targets["dst_neg_index"] = once["dst_neg_index"][:, 0] if self._one_negative else once["dst_neg_index"]
             return
         links["edge_label_index"] = once["edge_label_index"]
-        if self._float_labels:
-            label = once["edge_label"]
-            links["edge_label"] = label.float() if self._torch else label.astype(np.float32)
-        elif self._given_labels:
-            links["edge_label"] = once["edge_label"]
+        if self._link_labels is not None:
+            links["edge_label"] = self._as(once["edge_label"], self._link_labels)
+
+    def _as(self, array: Any, dtype: str) -> Any:
+        if self._torch:
+            return array.to(getattr(need("torch", "edge_label"), dtype))
+        return array.astype("float32" if dtype == "bfloat16" else dtype, copy=False)
 
 
 def _reversed(edge_type: EdgeType) -> EdgeType:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphmill import _graphmill
-from graphmill._convert import credentials, need, to_ids, to_numpy
+from graphmill._convert import credentials, need, to_ids, to_numpy, whole
 
 EdgeType = tuple[str, str, str]
 
@@ -177,7 +177,7 @@ class Dataset:
             if node["label"] is None:
                 return 0
             _, shape = node["label"]
-            if shape:
+            if shape and shape[0] > 1:
                 return shape[0]
             labels = self.labels(type=None if self.homogeneous else node["name"])
             return int(labels.max()) + 1 if labels.size else 0
@@ -221,7 +221,8 @@ class Dataset:
             return known[0]
         names = ", ".join(repr(one["name"]) for one in known)
         if name is None:
-            raise ValueError(f"the dataset is heterogeneous: name a {kind} type; there are: {names}")
+            article = "an" if kind == "edge" else "a"
+            raise ValueError(f"the dataset is heterogeneous: name {article} {kind} type; there are: {names}")
         for one in known:
             if one["name"] == name:
                 return one
@@ -240,6 +241,8 @@ class Dataset:
         With ``rank`` and ``world_size``: the contiguous share of a rank; the shares of all ranks make up the whole.
         """
         self._node(type)
+        if rank is not None and world_size is not None:
+            rank, world_size = whole(rank, "rank"), whole(world_size, "world_size", 1)
         return self._native.node_ids(split, type, rank, world_size)
 
     def features(
@@ -259,9 +262,9 @@ class Dataset:
         """
         wanted = None if ids is None else to_ids(ids)
         if isinstance(type, str) or (type is None and not self._means_edges(name)):
-            self._node(type)
+            _within(wanted, "node", self._node(type), "count")
             return self._native.node_features("x" if name is None else name, type, wanted)
-        self._edge(type)
+        _within(wanted, "edge", self._edge(type), "id_count")
         return self._native.edge_features("edge_attr" if name is None else name, type and tuple(type), wanted)
 
     def _means_edges(self, name: str | None) -> bool:
@@ -269,8 +272,9 @@ class Dataset:
 
     def labels(self, ids: Any = None, *, type: str | None = None) -> np.ndarray:  # noqa: A002
         """The labels of nodes; of all of them without ``ids``."""
-        self._node(type)
-        return self._native.labels(type, None if ids is None else to_ids(ids))
+        wanted = None if ids is None else to_ids(ids)
+        _within(wanted, "node", self._node(type), "count")
+        return self._native.labels(type, wanted)
 
     def edge_index(self, *, type: EdgeType | None = None, layout: str = "coo") -> Any:  # noqa: A002
         """All edges of a type, in stored order.
@@ -293,8 +297,9 @@ class Dataset:
 
     def original_ids(self, ids: Any, *, type: str | None = None) -> np.ndarray:  # noqa: A002
         """What nodes were called in the input: numbers, or strings."""
-        self._node(type)
-        found = self._native.original_ids(type, to_ids(ids))
+        wanted = to_ids(ids)
+        _within(wanted, "node", self._node(type), "count")
+        found = self._native.original_ids(type, wanted)
         return np.array(found) if found else np.array([], dtype=np.int64)
 
     def lookup(self, keys: Iterable[int | str], *, type: str | None = None) -> np.ndarray:  # noqa: A002
@@ -330,6 +335,14 @@ class Dataset:
         from graphmill import pyg
 
         return pyg.Sampler(self, num_neighbors, replace=replace, weight_attr=weight_attr, direction=direction)
+
+
+def _within(ids: np.ndarray | None, kind: str, one: dict[str, Any], counted: str) -> None:
+    """Refuses ids that are out of range before a server is asked."""
+    count = one[counted]
+    if ids is not None and count is not None and ids.size and ids.max() >= count:
+        name = one["name"] if kind == "node" else ":".join(one["name"])
+        raise IndexError(f"{kind} id {ids[ids >= count][0]} is out of range: there are {count} of type `{name}`")
 
 
 def _features(one: dict[str, Any]) -> dict[str, FeatureInfo]:

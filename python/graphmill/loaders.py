@@ -6,6 +6,8 @@ All of them take the arguments of :class:`graphmill._arguments.Common` by keywor
 import json
 import math
 import os
+import sys
+import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from typing import Any, Unpack
 
 from graphmill import _arguments
 from graphmill._arguments import Common, Seeds
+from graphmill._convert import whole
 from graphmill.batch import Assembler
 from graphmill.dataset import Dataset, EdgeType
 
@@ -52,6 +55,7 @@ class NegativeSampling:
     def __post_init__(self):
         if self.mode not in ("binary", "triplet"):
             raise ValueError(f"the mode of neg_sampling is {self.mode!r}, expected \"binary\" or \"triplet\"")
+        _arguments.number(self.amount, "the amount of neg_sampling", 0, 1e9)
         if self.amount <= 0 or (self.mode == "triplet" and self.amount != math.ceil(self.amount)):
             kind = "a whole number above 0" if self.mode == "triplet" else "a number above 0"
             raise ValueError(f"the amount of neg_sampling is {self.amount}, expected {kind}")
@@ -94,10 +98,18 @@ class Loader:
         self._epoch = 0
         self._under_way: weakref.ref[Epoch] | None = None
         # Where an iteration stood that was left early, and one that was resumed and not begun yet.
-        self._left: str | None = None
+        self._left: dict[str, Any] | None = None
         self._resumed: Any = None
         self._process = os.getpid()
         self._core = self._make()
+
+    def __new__(cls, *arguments: Any, **named: Any) -> "Loader":
+        loader = super().__new__(cls)
+        loader._made_of = arguments, named
+        return loader
+
+    def __reduce__(self):
+        return _remake, (type(self), *self._made_of)
 
     def _make(self) -> Any:
         return self.data._native.loader(self._config, self._seeds, **self._options)
@@ -116,6 +128,7 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         native = self._native
+        self._check_worker()
         if self._resumed is not None:
             batches, self._resumed = self._resumed, None
         else:
@@ -126,23 +139,41 @@ class Loader:
         self._under_way = weakref.ref(epoch)
         return epoch
 
+    def _check_worker(self) -> None:
+        """Says so where each of several worker processes is about to go over everything."""
+        data = sys.modules.get("torch.utils.data")
+        worker = data and data.get_worker_info()
+        if worker is not None and worker.num_workers > 1 and self._made_of[1].get("rank") is None:
+            warnings.warn(
+                f"each of the {worker.num_workers} workers of a DataLoader goes over the whole epoch: iterate over the loader"
+                " itself (num_threads=N samples ahead), or make it with the worker's rank and world_size",
+                stacklevel=3,
+            )
+
     def state_dict(self) -> dict[str, Any]:
-        """Where the loader stands: after the last batch that was handed out."""
+        """Where the loader stands: after the last batch that was handed out. A batch that failed was not."""
         native = self._native
         epoch = self._under_way() if self._under_way is not None else None
         if self._resumed is not None:
             state = self._resumed.state()
         elif epoch is not None:
-            state = epoch._batches.state()
+            return epoch._state()
+        elif self._left is not None:
+            return dict(self._left)
         else:
-            state = self._left or native.state(self._epoch)
+            state = native.state(self._epoch)
         return json.loads(state)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration go on from a state of this loader, or of one like it with any number of ranks."""
         if not isinstance(state, Mapping):
             raise ValueError(f"a loader's state is a dict, not {type(state).__name__}")
-        self._resumed = self._native.resume(json.dumps(dict(state)))
+        try:
+            self._resumed = self._native.resume(json.dumps(dict(state)))
+        except ValueError as error:
+            if "this is not the state of a loader" not in str(error):
+                raise
+            raise ValueError("this is not the state of a loader: give what state_dict returned") from None
         self._epoch = state["epoch"] + 1
         self._under_way = self._left = None
 
@@ -150,7 +181,7 @@ class Loader:
         """Stops what is under way, and lets go of it."""
         epoch = self._under_way() if self._under_way is not None else None
         if epoch is not None:
-            epoch._batches = iter(())
+            epoch._batches = None
         self._core = self._resumed = self._under_way = None
         self._process = os.getpid()
 
@@ -171,34 +202,63 @@ class Epoch:
         self._loader = loader
         self._batches = batches
         self._assemble = loader._assemble
+        # The rounds of batches that came, but were not handed out.
+        self._failed: set[int] = set()
+        state = json.loads(batches.state())
+        self._rounds = _number_handed_out(state) + len(batches)
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
+        batches = self._open()
+        before = batches.state() if self._assemble.may_fail else None
         try:
-            parts = next(self._batches)
+            parts = next(batches)
         except StopIteration:
-            self._end(None)
+            self._end(over=True)
             raise
-        return self._assemble(parts)
+        try:
+            return self._assemble(parts)
+        except BaseException:
+            if before is not None:
+                self._failed |= _handed_out(before, batches.state())
+            raise
 
     def __len__(self) -> int:
-        return len(self._batches)
+        return len(self._open())
 
     def __del__(self):
         if getattr(self, "_loader", None) is not None:
-            self._end(self._batches)
+            self._end(over=False)
 
-    def _end(self, left: Any) -> None:
+    def _open(self) -> Any:
+        if self._batches is None:
+            raise ValueError("this loader is closed")
+        return self._batches
+
+    def _state(self) -> dict[str, Any]:
+        state = json.loads(self._open().state())
+        if self._failed:
+            # As if they had not come: those after them came ahead.
+            first, ahead = min(self._failed), set(state["ahead"])
+            if first < state["rounds"]:
+                ahead.update(range(first, state["rounds"]))
+                state["rounds"] = first
+            state["ahead"] = sorted(ahead - self._failed)
+        return state
+
+    def _end(self, over: bool) -> None:
         """Tells the loader where this stood, unless another iteration has begun."""
         under_way = self._loader._under_way
         if under_way is None or under_way() not in (self, None):
             return
         self._loader._under_way = None
-        if left is not None and self._loader._process == os.getpid():
+        # An epoch that is over is left behind, unless some of its batches failed.
+        if self._batches is not None and self._loader._process == os.getpid():
             try:
-                self._loader._left = left.state()
+                state = self._state()
+                self._loader._left = None if over and _number_handed_out(state) == self._rounds else state
             except RuntimeError:
                 # Another thread waits for it, or it is a parent's.
                 self._loader._left = None
@@ -219,7 +279,7 @@ class NeighborLoader(Loader):
         _check(data)
         arguments = _arguments.common(common)
         seeds = _arguments.nodes(data, input_nodes)
-        expand = {"neighbors": _hops(data, num_neighbors, arguments)}
+        expand = {"neighbors": _steps(data, num_neighbors, arguments)}
         super().__init__(data, {"nodes": {"type": seeds.type}}, expand, seeds, arguments, {"task": "nodes"})
 
 
@@ -237,7 +297,7 @@ class SubgraphLoader(Loader):
         _check(data)
         arguments = _arguments.common(common)
         seeds = _arguments.nodes(data, input_nodes)
-        expand = {"induced": _hops(data, num_neighbors, arguments)}
+        expand = {"induced": _steps(data, num_neighbors, arguments)}
         super().__init__(data, {"nodes": {"type": seeds.type}}, expand, seeds, arguments, {"task": "nodes"})
 
 
@@ -269,11 +329,14 @@ class PPRLoader(Loader):
     ):
         _check(data)
         arguments = _arguments.common(common)
+        for name in ("replace", "weight_attr"):
+            if arguments[name]:
+                raise ValueError(f"PPRLoader draws no edges, so that {name} means nothing; leave it out")
         seeds = _arguments.nodes(data, input_nodes)
         ppr = {
-            "alpha": float(alpha), "eps": float(eps), "top_up": bool(top_up),
-            "max_nodes": dict(max_ppr_nodes) if isinstance(max_ppr_nodes, Mapping) else int(max_ppr_nodes),
-            "neighbors_per_hop": int(num_neighbors_per_hop),
+            "alpha": _arguments.number(alpha, "alpha", 0.001, 1), "eps": _arguments.number(eps, "eps", 1e-12),
+            "top_up": bool(top_up), "max_nodes": _arguments.budget(data, max_ppr_nodes),
+            "neighbors_per_hop": whole(num_neighbors_per_hop, "num_neighbors_per_hop", 1, _arguments.MOST),
         }  # fmt: skip
         super().__init__(data, {"nodes": {"type": seeds.type}}, {"ppr": ppr}, seeds, arguments, {"task": "nodes"})
 
@@ -311,6 +374,7 @@ class LinkNeighborLoader(Loader):
                 raise ValueError("give neg_sampling or neg_sampling_ratio, not both")
             negatives = NegativeSampling("binary", neg_sampling_ratio)
         binary = negatives is not None and negatives.mode == "binary"
+        label_type = _arguments.label_type(edge_label, binary)
         triplet = negatives is not None and not binary
         if triplet and edge_label is not None:
             raise ValueError("triplets have no edge_label: leave it out, or use binary negatives")
@@ -319,11 +383,11 @@ class LinkNeighborLoader(Loader):
             # 0 is for negatives. As in torch_geometric, classes that leave it free stay as they are; the sampler adds 1.
             seeds = seeds._replace(seeds=(src, dst, classes - 1 if len(classes) and classes.min() > 0 else classes))
         shape = {
-            "task": "links", "float_labels": binary and edge_label is None, "given_labels": edge_label is not None,
+            "task": "links", "link_labels": label_type,
             "one_negative": triplet and negatives.amount == 1,
         }  # fmt: skip
         task = {"links": {"type": seeds.type, "negatives": negatives and negatives._config()}}
-        expand = {"neighbors": _hops(data, num_neighbors, arguments)}
+        expand = {"neighbors": _steps(data, num_neighbors, arguments)}
         super().__init__(data, task, expand, seeds, arguments, shape)
 
 
@@ -369,9 +433,25 @@ class AnchorLinkLoader(Loader):
             {"positive": list(positive), "negative": negative and list(negative)}
             for positive, negative in zip(positives, negatives, strict=True)
         ]
-        task = {"anchors": {"supervision": supervision, "max_labels": max_labels}}
-        expand = {"neighbors": _hops(data, num_neighbors, arguments)}
+        most = None if max_labels is None else whole(max_labels, "max_labels", 0, _arguments.MOST)
+        task = {"anchors": {"supervision": supervision, "max_labels": most}}
+        expand = {"neighbors": _steps(data, num_neighbors, arguments)}
         super().__init__(data, task, expand, seeds, arguments, {"task": "anchors", "supervision": positives})
+
+
+def _remake(cls: type[Loader], arguments: tuple, named: dict[str, Any]) -> Loader:
+    return cls(*arguments, **named)
+
+
+def _number_handed_out(state: dict[str, Any]) -> int:
+    return state["rounds"] + len(state["ahead"])
+
+
+def _handed_out(before: str, after: str) -> set[int]:
+    """The rounds that one state has and an earlier one has not."""
+    earlier, later = json.loads(before), json.loads(after)
+    rounds = set(range(earlier["rounds"], later["rounds"])) | set(later["ahead"])
+    return rounds - set(earlier["ahead"])
 
 
 def _check(data: Any) -> None:
@@ -381,7 +461,7 @@ def _check(data: Any) -> None:
         raise TypeError(f"a loader takes a graphmill.Dataset, not {type(data).__name__}; {hint}")
 
 
-def _hops(data: Dataset, num_neighbors: Any, common: Common) -> dict[str, Any]:
+def _steps(data: Dataset, num_neighbors: Any, common: Common) -> dict[str, Any]:
     fanouts = _arguments.fanouts(data, num_neighbors)
     weighted = common["weight_attr"] is not None
     if weighted and not any(edge["weights"] for edge in _arguments.walked(data, fanouts)):

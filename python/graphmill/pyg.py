@@ -119,7 +119,7 @@ class Sampler(BaseSampler):
         self._data = data
         given = {"replace": replace, "weight_attr": weight_attr, "direction": direction, "features": False, "labels": False}
         self._common = _arguments.common(given)
-        self._expand = {"neighbors": loaders._hops(data, num_neighbors, self._common)}
+        self._expand = {"neighbors": loaders._steps(data, num_neighbors, self._common)}
 
     def sample_from_nodes(self, index: NodeSamplerInput, **_: Any) -> SamplerOutput | HeteroSamplerOutput:
         """Neighbours of nodes."""

@@ -1,9 +1,12 @@
 """Loaders as a training script uses them: epochs, ranks, states, memory, mistakes."""
 
+import copy
 import gc
+import pickle
 import subprocess
 import sys
 import threading
+import warnings
 
 import numpy as np
 import packages
@@ -81,8 +84,9 @@ def test_a_state_of_other_batches_is_refused(data):
         load(data, seed=3).load_state_dict(state)
     with pytest.raises(ValueError, match="batch size"):
         load(data, batch_size=8).load_state_dict(state)
-    with pytest.raises(ValueError, match="not the state"):
+    with pytest.raises(ValueError, match="not the state") as told:
         load(data).load_state_dict({"epoch": 1})
+    assert "column" not in str(told.value) and "field" not in str(told.value)
 
 
 def test_ranks_share_an_epoch_and_repeats_are_marked(data, monkeypatch):
@@ -157,7 +161,75 @@ def test_a_closed_loader_says_so(data):
         next(iterator)
     with pytest.raises(ValueError, match="closed"):
         iter(loader)
-    assert list(iterator) == []
+    with pytest.raises(ValueError, match="this loader is closed"):
+        next(iterator)
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+@pytest.mark.parametrize("failing", [{2}, {0, 3}, {9}])
+def test_a_batch_that_a_transform_fails_on_is_not_counted(data, threads, failing):
+    whole, number = ids(load(data)), iter(range(100))
+
+    def transform(batch):
+        if next(number) in failing:
+            raise OSError("full")
+        return batch
+
+    loader, seen = load(data, transform=transform, num_threads=threads), []
+    iterator = iter(loader)
+    for place in range(10):
+        if place in failing:
+            with pytest.raises(OSError, match="full"):
+                next(iterator)
+        else:
+            seen.append(next(iterator).n_id.tolist())
+        resumed = load(data)
+        resumed.load_state_dict(loader.state_dict())
+        missed = [batch for at, batch in enumerate(whole) if at > place or (at in failing and at <= place)]
+        assert ids(resumed) == missed
+    assert list(iterator) == [] and seen == [batch for at, batch in enumerate(whole) if at not in failing]
+    resumed.load_state_dict(loader.state_dict())
+    assert ids(resumed) == [whole[at] for at in sorted(failing)]
+    assert len(ids(loader)) == 10 and loader.state_dict()["epoch"] == 2
+
+
+def test_pinning_without_cuda_is_left_out_with_a_warning(data):
+    if not torch.cuda.is_available():
+        with pytest.warns(UserWarning, match="not pinned") as told:
+            loader = load(data, pin_memory=True)
+        assert told[0].filename == __file__ and len(ids(loader)) == 10
+
+
+def test_loaders_can_be_pickled_and_copied(data):
+    loader = graphmill.NeighborLoader(data, [3, 2], torch.arange(40), batch_size=16, shuffle=True, seed=3)
+    assert ids(pickle.loads(pickle.dumps(loader))) == ids(copy.deepcopy(loader)) == ids(loader)
+    ppr = graphmill.PPRLoader(data, "train", max_ppr_nodes=3, batch_size=50)
+    assert ids(pickle.loads(pickle.dumps(ppr))) == ids(ppr)
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        pickle.dumps(load(data, transform=lambda batch: batch))
+
+
+class Wrapped(torch.utils.data.IterableDataset):
+    """What a DataLoader makes its workers go over."""
+
+    def __init__(self, data, ranked):
+        self.data, self.ranked = data, ranked
+
+    def __iter__(self):
+        worker = torch.utils.data.get_worker_info()
+        ranks = {"rank": worker.id, "world_size": worker.num_workers, "even": False} if self.ranked else {}
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            batches = ids(load(self.data, output="numpy", **ranks))
+        return iter([(len(batches), [str(one.message) for one in told])])
+
+
+@pytest.mark.parametrize("ranked", [False, True])
+def test_workers_of_a_dataloader_are_told_that_each_has_everything(data, ranked):
+    found = list(torch.utils.data.DataLoader(Wrapped(data, ranked), batch_size=None, num_workers=2))
+    assert [count for count, _ in found] == ([5, 5] if ranked else [10, 10])
+    for _, told in found:
+        assert told == [] if ranked else "each of the 2 workers" in told[0]
 
 
 def test_two_threads_do_not_share_an_iterator_but_a_loader(data):
@@ -180,7 +252,23 @@ def test_two_threads_do_not_share_an_iterator_but_a_loader(data):
         ({"input_nodes": [0.5]}, ValueError, "whole numbers"),
         ({"input_nodes": np.ones(7, bool)}, ValueError, "mask"),
         ({"num_neighbors": [3, -2]}, ValueError, "-1 for all"),
-        ({"num_neighbors": "many"}, ValueError, "list of numbers"),
+        ({"num_neighbors": "many"}, ValueError, "list of whole numbers"),
+        ({"num_neighbors": [1.5]}, ValueError, "list of whole numbers"),
+        ({"num_neighbors": [True]}, ValueError, "list of whole numbers"),
+        ({"num_neighbors": [[1, 2], [3, 4]]}, ValueError, "list of whole numbers"),
+        ({"num_neighbors": [[1, 2], [3]]}, ValueError, "list of whole numbers"),
+        ({"num_neighbors": 3}, ValueError, "list of whole numbers"),
+        ({"num_neighbors": [2**40]}, ValueError, "num_neighbors has 1099511627776"),
+        ({"num_neighbors": [2**70]}, ValueError, "num_neighbors has 1180591620717411303424"),
+        ({"num_neighbors": {}}, ValueError, "homogeneous"),
+        ({"input_nodes": [2**70]}, ValueError, "largest id"),
+        ({"batch_size": 2**70}, ValueError, "batch_size is 1180591620717411303424"),
+        ({"prefetch": 2**70}, ValueError, "prefetch"),
+        ({"num_threads": 5000}, ValueError, "num_threads"),
+        ({"seed": 2**64}, ValueError, "seed"),
+        ({"rank": 0.5, "world_size": 2}, ValueError, "rank is 0.5"),
+        ({"rank": 0, "world_size": 2**70}, ValueError, "world_size"),
+        ({"rank": True, "world_size": 2}, ValueError, "rank is True"),
         ({"batch_size": 0}, ValueError, "batch_size is 0"),
         ({"features": ["xx"]}, ValueError, "there is no feature 'xx'; there are: age, x"),
         ({"num_workers": 4}, TypeError, "num_threads"),
@@ -196,6 +284,37 @@ def test_two_threads_do_not_share_an_iterator_but_a_loader(data):
 def test_mistakes_are_told_in_words(data, arguments, error, words):
     with pytest.raises(error, match=words):
         graphmill.NeighborLoader(data, **{"num_neighbors": [2], **arguments})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"alpha": float("nan")}, "alpha is nan, expected a number, 0.001 or more and below 1"),
+        ({"alpha": 1}, "alpha is 1"),
+        ({"alpha": "half"}, "alpha is 'half'"),
+        ({"eps": 0}, "eps is 0"),
+        ({"eps": float("inf")}, "eps is inf"),
+        ({"max_ppr_nodes": -1}, "max_ppr_nodes is -1"),
+        ({"max_ppr_nodes": 2.5}, "max_ppr_nodes is 2.5"),
+        ({"max_ppr_nodes": 2**70}, "max_ppr_nodes"),
+        ({"max_ppr_nodes": {"paper": 1}}, "homogeneous"),
+        ({"num_neighbors_per_hop": 0}, "num_neighbors_per_hop is 0"),
+        ({"num_neighbors_per_hop": 2**40}, "num_neighbors_per_hop"),
+        ({"replace": True}, "replace means nothing"),
+        ({"weight_attr": "w"}, "weight_attr means nothing"),
+    ],
+    ids=str,
+)
+def test_mistakes_of_ppr_are_told_in_words(data, arguments, words):
+    with pytest.raises(ValueError, match=words):
+        graphmill.PPRLoader(data, **arguments)
+
+
+@pytest.mark.parametrize("amount", [0, -1, float("nan"), float("inf"), 2**40, "one"])
+@pytest.mark.parametrize("mode", ["binary", "triplet"])
+def test_amounts_of_negatives_are_checked(mode, amount):
+    with pytest.raises(ValueError, match="the amount of neg_sampling is"):
+        graphmill.NegativeSampling(mode, amount)
 
 
 def test_a_loader_wants_a_dataset():

@@ -50,13 +50,19 @@ def test_shares_of_ranks_are_the_whole_in_order(tmp_path):
     assert data.num_partitions == 3 and set(data.partition_ids(range(300))) == {0, 1, 2}
     with pytest.raises(ValueError, match="world size"):
         data.node_ids(rank=1)
+    with pytest.raises(ValueError, match="rank is 0.5"):
+        data.node_ids(rank=0.5, world_size=2)
+    with pytest.raises(ValueError, match="world_size is 1180591620717411303424"):
+        data.node_ids(rank=0, world_size=2**70)
 
 
 def test_labels_of_several_values_and_of_fractions(tmp_path):
     data = graphmill.from_edges([0], [1], out=tmp_path / "m", y=np.eye(2, dtype=np.float32))
     assert data.num_classes == 2 and np.array_equal(data.labels(), np.eye(2))
     data = graphmill.from_edges([0], [1], out=tmp_path / "f", y=np.array([[0.5], [1.5]], dtype=np.float32))
-    assert data.labels().tolist() == [0.5, 1.5]
+    assert data.labels().tolist() == [[0.5], [1.5]]
+    data = graphmill.from_edges([0], [1], out=tmp_path / "c", y=np.array([[4], [1]]))
+    assert data.num_classes == 5 and next(iter(graphmill.NeighborLoader(data, [1], batch_size=2))).y.shape == (2, 1)
 
 
 def test_several_types(tmp_path):
@@ -112,6 +118,26 @@ def test_original_ids_of_strings(workshop):
         ({"src": {CITES: ([0], [1])}, "x": np.zeros((2, 2))}, "dict by type"),
         ({"src": {"cites": ([0], [1])}}, "not an edge type"),
         ({"src": [0], "dst": [1], "parts": 0}, "parts"),
+        ({"src": [0], "dst": [1], "parts": 2**40}, "parts"),
+        ({"src": [0], "dst": [1], "parts": True}, "parts"),
+        ({"src": [0], "dst": [1], "num_nodes": 2.5}, "num_nodes is 2.5"),
+        ({"src": [0], "dst": [1], "num_nodes": 2**70}, "num_nodes"),
+        ({"src": [0, 1], "dst": [2, 3], "train": np.array([1, 0, 0, 1])}, "a mask or ids"),
+        ({"src": [0, 1], "dst": [2, 3], "train": torch.tensor([1, 1, 1, 1], dtype=torch.uint8)}, "a mask or ids"),
+        ({"src": [0, 1], "dst": [2, 3], "train": np.ones(3, bool)}, r"mask of shape \(3,\), expected \(4,\)"),
+        ({"src": [0, 1], "dst": [2, 3], "x": np.ones((5, 1)), "train": np.ones(4, bool)}, r"expected \(5,\)"),
+        ({"src": {CITES: ([0], [5])}, "train": {"paper": np.ones(4, bool)}}, r"expected \(6,\)"),
+        ({"src": [0], "dst": [1], "train": [7]}, "train of nodes has the id 7, but there are 2 nodes"),
+        ({"src": np.array([2**63], np.uint64), "dst": [1]}, "above 9223372036854775807"),
+        ({"src": [0], "dst": [1], "x": np.full((2, 1), 2**64 - 1, np.uint64)}, "x of nodes has numbers above"),
+        ({"src": [0], "dst": [1], "y": np.zeros((2, 2, 2))}, r"y of nodes has the shape \(2, 2, 2\)"),
+        ({"src": [0], "dst": [1], "y": 3}, "expected rows"),
+        ({"src": [0], "dst": [1], "x": np.zeros((2, 0))}, "expected rows"),
+        ({"src": [0], "dst": [1], "x": {"n_id": np.zeros(2)}}, "'n_id', as a part of batches is"),
+        ({"src": [0], "dst": [1], "edge_attr": {"y": np.zeros(1)}}, "'y', as a part of batches is"),
+        ({"src": [0], "dst": [1], "x": {"a": [1, 2]}, "edge_attr": {"a": [1]}}, "both have a feature 'a'"),
+        ({"src": [0], "dst": [1], "edge_weight": [float("nan")]}, "edge_weight of edges has nan in row 1"),
+        ({"src": [0], "dst": [1], "edge_weight": [1, 2]}, "2 values for 1 edges"),
     ],
     ids=str,
 )
@@ -120,6 +146,11 @@ def test_mistakes_leave_nothing_behind(tmp_path, arguments, words):
     with pytest.raises(ValueError, match=words):
         graphmill.from_edges(arguments.pop("src"), dst, out=tmp_path / "g", **arguments)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ids_that_are_as_many_as_nodes_are_ids(tmp_path):
+    data = graphmill.from_edges([0], [1], out=tmp_path / "g", train=[0, 1], test=range(2))
+    assert data.splits == {"train": 2, "test": 2}
 
 
 def test_the_binary_reads_what_was_made(workshop):

@@ -11,8 +11,9 @@ import torch
 from packages import CITES, REV, WRITES
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import LinkLoader, NodeLoader
-from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NegativeSampling, SamplerOutput
+from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NegativeSampling, NumNeighbors, SamplerOutput
 from torch_geometric.sampler.neighbor_sampler import edge_sample
+from torch_geometric.transforms import RandomLinkSplit
 
 import graphmill
 
@@ -153,11 +154,13 @@ def compare_links(mine, other, drawn: bool = False) -> None:
         assert torch.equal(mine.edge_label, other.edge_label)
 
 
-@pytest.mark.parametrize(("mode", "labelled"), [("binary", False), ("binary", True), ("triplet", False)])
+@pytest.mark.parametrize(("mode", "labelled"), [
+    ("binary", None), ("binary", torch.long), ("binary", torch.float), ("binary", torch.bool), ("triplet", None),
+])  # fmt: skip
 @pytest.mark.parametrize("amount", [1, 2])
 def test_links_with_negatives(cites, stored, mode, amount, labelled):
     pairs, negatives = torch.tensor([[1, 3, 5, 9], [2, 4, 6, 10]]), NegativeSampling(mode, amount)
-    label = torch.tensor([0, 3, 1, 0]) if labelled else None
+    label = torch.tensor([0, 3, 1, 0], dtype=labelled) if labelled else None
     theirs = LinkLoader(cites, reference(cites), pairs, edge_label=label, neg_sampling=negatives, batch_size=3)
     ours = graphmill.LinkNeighborLoader(stored, [-1, -1], pairs, edge_label=label, neg_sampling=negatives, batch_size=3)
     for mine, other in zip(ours, theirs, strict=True):
@@ -238,3 +241,101 @@ def test_their_loaders_run_in_workers_too(library):
     sampler = stored.pyg_sampler([2, 2])
     for batch in LinkLoader(stored.pyg_stores(), sampler, links, neg_sampling="triplet", batch_size=3):
         assert batch["paper"].dst_neg_index.shape == (3,)
+
+
+@pytest.mark.parametrize("undirected", [True, False])
+@pytest.mark.parametrize("negatives", [True, False])
+def test_what_a_link_split_adds_is_for_the_loader(cites, tmp_path, undirected, negatives):
+    both = torch.cat([cites.edge_index, cites.edge_index.flip(0)], 1).unique(dim=1)
+    graph = Data(edge_index=both, x=cites.x)
+    torch.manual_seed(1)
+    split = RandomLinkSplit(is_undirected=undirected, add_negative_train_samples=negatives)
+    for place, part in enumerate(split(graph)):
+        stored = graphmill.from_pyg(part, out=tmp_path / str(place))
+        assert set(stored.node_features) == {"x"} and stored.edge_features == {}
+        pairs, label = part.edge_label_index, part.edge_label
+        for given in (label, label.bool(), label.long(), label.double(), label.bfloat16()):
+            (batch,) = graphmill.LinkNeighborLoader(stored, [2], pairs, given, batch_size=pairs.size(1))
+            assert batch.edge_label.dtype == given.dtype and torch.equal(batch.edge_label, given)
+            assert torch.equal(batch.n_id[batch.edge_label_index], pairs)
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        (torch.tensor([0.5, 1.0]), "edge_label has 0.5, expected a class for each pair, a whole number"),
+        (torch.ones(2, 3), r"edge_label has the shape \(2, 3\), expected one class for each pair"),
+        (torch.ones(3), "3 values for 2 pairs"),
+        ([float("nan"), 1], "edge_label has nan"),
+    ],
+    ids=str,
+)
+def test_labels_of_pairs_are_classes(stored, label, words):
+    with pytest.raises(ValueError, match=words):
+        graphmill.LinkNeighborLoader(stored, [2], [[0, 1], [2, 3]], label)
+
+
+def test_masks_of_numbers_are_masks(cites, tmp_path):
+    data = Data(edge_index=cites.edge_index, x=cites.x, train_mask=cites.train_mask.to(torch.uint8))
+    data.val_mask = (~cites.train_mask).long()
+    stored = graphmill.from_pyg(data, out=tmp_path / "g")
+    assert stored.splits == {"train": 30, "val": 30} and stored.node_ids("train").tolist() == list(range(0, 60, 2))
+    data.test_mask = torch.arange(60)
+    with pytest.raises(ValueError, match="test_mask has other values than 0 and 1"):
+        graphmill.from_pyg(data, out=tmp_path / "h")
+    data.test_mask = torch.ones(59, dtype=torch.bool)
+    with pytest.raises(ValueError, match=r"test_mask is a mask of shape \(59,\), but there are 60 nodes"):
+        graphmill.from_pyg(data, out=tmp_path / "h")
+
+
+def test_what_is_left_out_is_named(cites, tmp_path, recwarn):
+    graphmill.from_pyg(cites, out=tmp_path / "quiet")
+    assert not [warning for warning in recwarn if "from_pyg" in str(warning.message)]
+    data = Data(edge_index=cites.edge_index, x=cites.x, y=torch.tensor([3]), name="cora", parts=["a"] * 60)
+    with pytest.warns(UserWarning, match="leaves out .*: y, name, parts"):
+        stored = graphmill.from_pyg(data, out=tmp_path / "g")
+    assert set(stored.node_features) == {"x"} and stored.num_classes == 0
+    data = Data(edge_index=cites.edge_index, x=cites.x, face=torch.zeros((3, 60), dtype=torch.long), edge_labels=torch.ones(200))
+    data.link_index, data.link = cites.edge_index, torch.ones(200)
+    with pytest.warns(UserWarning, match=r": face, link_index$"):
+        stored = graphmill.from_pyg(data, out=tmp_path / "columns")
+    assert set(stored.node_features) == {"x"} and set(stored.edge_features) == {"edge_labels"}
+    hetero = HeteroData(about="us")
+    hetero["paper"].x, hetero["paper"].title = cites.x, "papers"
+    hetero["paper", "cites", "paper"].edge_index = cites.edge_index
+    hetero["paper", "cites", "paper"].edge_label_index = cites.edge_index
+    with pytest.warns(UserWarning, match=r": about, paper\.title$"):
+        graphmill.from_pyg(hetero, out=tmp_path / "h")
+
+
+def test_names_that_batches_have_are_refused(cites, tmp_path):
+    data = Data(edge_index=cites.edge_index, x=cites.x, input_id=torch.arange(60))
+    with pytest.raises(ValueError, match="'input_id', as a part of batches is"):
+        graphmill.from_pyg(data, out=tmp_path / "g")
+
+
+def test_one_column_of_labels_stays_one(cites, tmp_path):
+    data = Data(edge_index=cites.edge_index, x=cites.x, y=cites.y[:, None])
+    stored = graphmill.from_pyg(data, out=tmp_path / "g")
+    assert stored.num_classes == 3
+    theirs = NodeLoader(data, reference(data), torch.arange(9), batch_size=4)
+    for mine, other in zip(graphmill.NeighborLoader(stored, [-1, -1], range(9), batch_size=4), theirs, strict=True):
+        assert_same(mine, other)
+
+
+def test_their_numbers_of_neighbors_are_taken(stored, library):
+    def found(data, numbers, nodes):
+        return [batch.to_dict() for batch in graphmill.NeighborLoader(data, numbers, nodes, output="pyg")]
+
+    assert str(found(stored, NumNeighbors([2, 1]), [4])) == str(found(stored, [2, 1], [4]))
+    _, library = library
+    every = found(library, {WRITES: [3, 1], CITES: [2, 2], REV: [2, 2]}, ("paper", [4]))
+    assert str(found(library, NumNeighbors({WRITES: [3, 1]}, default=[2, 2]), ("paper", [4]))) == str(every)
+    some = found(library, {WRITES: [3, 1]}, ("paper", [4]))
+    assert str(found(library, {"author__writes__paper": [3, 1]}, ("paper", [4]))) == str(some)
+    with pytest.raises(ValueError, match="empty dict: name an edge type"):
+        found(library, {}, "paper")
+    with pytest.raises(ValueError, match="there is no edge type"):
+        found(library, {"author__to__paper": [1]}, "paper")
+    with pytest.raises(ValueError, match="name an edge type"):
+        library.edge_index()

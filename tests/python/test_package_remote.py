@@ -63,6 +63,19 @@ def test_batches_and_reads_are_those_of_the_files(remote, path):
         assert np.array_equal(ask(remote), ask(here))
 
 
+def test_ids_out_of_range_are_index_errors_as_of_files(remote, path):
+    here = graphmill.open(path)
+    for ask in (
+        lambda data: data.features([5, 99999]), lambda data: data.labels([300]), lambda data: data.original_ids([300]),
+        lambda data: data.features([2400], name="edge_attr"), lambda data: data.partition_ids([300]),
+    ):  # fmt: skip
+        with pytest.raises(IndexError, match="is out of range: there are") as there:
+            ask(remote)
+        with pytest.raises(IndexError) as ours:
+            ask(here)
+        assert str(there.value) == str(ours.value)
+
+
 def test_edited_batches_do_not_show_in_later_ones(remote, path):
     expected = [flat(batch) for batch in load(graphmill.open(path), output="numpy")]
     for _ in range(2):
