@@ -109,7 +109,7 @@ fn of_sample(error: &SampleError, text: String) -> PyErr {
         SampleError::Config { .. } | SampleError::TooLarge { .. } => PyValueError::new_err(text),
         SampleError::Dataset(error) => of_graph(error, text),
         SampleError::Unowned { .. } => PyConnectionError::new_err(text),
-        SampleError::Answer { .. } => PyRuntimeError::new_err(text),
+        SampleError::Answer { .. } | SampleError::Stopped { .. } => PyRuntimeError::new_err(text),
     }
 }
 

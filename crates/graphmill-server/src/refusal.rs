@@ -70,7 +70,7 @@ impl From<graphmill_sample::Error> for Refusal {
         let code = match error {
             Error::Dataset(error) => return error.into(),
             Error::Config { .. } | Error::TooLarge { .. } => Code::Invalid,
-            Error::Unowned { .. } => Code::Unavailable,
+            Error::Unowned { .. } | Error::Stopped { .. } => Code::Unavailable,
             Error::Answer { .. } => Code::Internal,
         };
         Self { code, reason: error.to_string() }
