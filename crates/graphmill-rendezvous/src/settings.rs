@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+/// The longest last call and keep-alive interval, and the most keep-alives that may be missed. Times are added up, and what a
+/// stranger sends must not overflow a clock.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+const MOST_MISSED: u32 = 1000;
 /// The longest name of a run.
 const LONGEST_RUN: usize = 256;
 
@@ -58,6 +62,12 @@ impl Settings {
         }
         if last_call.is_zero() || keep_alive.is_zero() || missed == 0 {
             return refuse("last call, keep-alive interval and missed keep-alives must be above 0".to_owned());
+        }
+        if last_call > LONGEST || keep_alive > LONGEST || missed > MOST_MISSED {
+            return refuse(format!(
+                "last call and keep-alive interval are {last_call:?} and {keep_alive:?}, {missed} may be missed; expected at most a \
+                 day each, and {MOST_MISSED}"
+            ));
         }
         match expected {
             Some(expected) if expected < min || expected > max => {

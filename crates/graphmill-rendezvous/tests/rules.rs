@@ -235,6 +235,8 @@ fn settings_that_make_no_sense_are_refused() {
         Settings { last_call: zero, ..usual.clone() },
         Settings { keep_alive: zero, ..usual.clone() },
         Settings { missed: 0, ..usual.clone() },
+        Settings { last_call: Duration::MAX, ..usual.clone() },
+        Settings { keep_alive: Duration::from_millis(u64::MAX), missed: u32::MAX, ..usual.clone() },
         Settings { expected: Some(5), ..usual.clone() },
         Settings { expected: Some(0), ..usual },
     ];
