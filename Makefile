@@ -8,10 +8,14 @@ CARGO ?= cargo
 PYTHON3 ?= python3
 # 0 keeps `make demo` to Rust.
 PYTHON ?= 1
+# What `make develop` builds. After `cargo test` it names the tests too: without them features of dependencies differ, and
+# half of the dependencies would be compiled once more.
+BUILD :=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 VENV := .venv
 VENV_READY := $(VENV)/.installed
 FUZZ_SECONDS ?= 60
+MINUTES ?= 5
 FUZZ_RUN := $(CARGO) fuzz run --sanitizer none
 FUZZ_SEEDS := $(addprefix ../crates/graphmill-graph/tests/fixtures/v1/,whole assigned)
 
@@ -42,7 +46,7 @@ endif
 test: $(VENV_READY) services ## run all tests, Rust and Python
 	@mkdir -p $(TARGET); failed=0; \
 	$(CARGO) test --workspace --no-fail-fast 2>&1 | tee $(TARGET)/test-rust.log || failed=1; \
-	$(MAKE) --no-print-directory develop || exit 1; \
+	$(MAKE) --no-print-directory develop BUILD="--lib --bins --tests" || exit 1; \
 	GRAPHMILL=$${GRAPHMILL:-$(abspath $(TARGET))/debug/graphmill} \
 		$(VENV)/bin/python -m pytest tests/python -q -ra 2>&1 | tee $(TARGET)/test-python.log || failed=1; \
 	$(VENV)/bin/python tests/python/summary.py $(TARGET)/test-rust.log $(TARGET)/test-python.log || failed=1; \
@@ -51,15 +55,26 @@ test: $(VENV_READY) services ## run all tests, Rust and Python
 # Debian's packages, where there are any; the tests of what is missing say that they are skipped.
 .PHONY: services
 services:
-	@command -v etcd > /dev/null || { \
-		[ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && \
-		(apt-get install -qq -y etcd-server || (apt-get update -qq && apt-get install -qq -y etcd-server)) > /dev/null; \
-	} || echo "etcd is not installed: its tests are skipped"
+	@for service in etcd:etcd-server etcdctl:etcd-client redis-server:redis-server; do \
+		program=$${service%%:*} package=$${service##*:}; \
+		command -v $$program > /dev/null || { \
+			[ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && \
+			(apt-get install -qq -y $$package || (apt-get update -qq && apt-get install -qq -y $$package)) > /dev/null; \
+		} || echo "$$program is not installed: its tests are skipped"; \
+	done
 
 .PHONY: develop
 develop: $(VENV_READY) ## build everything, and the Python package into the tests' environment
-	$(CARGO) build --workspace
+	$(CARGO) build --workspace $(BUILD)
 	$(call install,debug)
+
+.PHONY: package
+package: $(VENV_READY) ## install the Python package into an empty environment, as users do, and run README's quick start there
+	rm -rf $(TARGET)/package
+	$(VENV)/bin/uv venv --quiet --python $(VENV)/bin/python $(TARGET)/package
+	$(VENV)/bin/uv pip install --quiet --python $(TARGET)/package/bin/python -c tests/python/requirements.txt ".[pyg]"
+	awk '/^```python/ { on = 1; next } /^```/ { on = 0 } on' README.md > $(TARGET)/package/quick_start.py
+	cd $(TARGET)/package && bin/python quick_start.py
 
 .PHONY: lint
 lint: ## check formatting and lints
@@ -103,7 +118,12 @@ bench-rendezvous: develop ## measure how fast members of a run find each other, 
 .PHONY: bench-python
 bench-python: ## measure loaders from Python beside those of other libraries, which are installed
 	$(CARGO) build --release -p graphmill
-	$(PYTHON) bench/peers/python.py --graphmill $(TARGET)/release/graphmill
+	$(PYTHON3) bench/peers/python.py --graphmill $(TARGET)/release/graphmill
+
+.PHONY: bench-objects
+bench-objects: services ## measure the object store from Python beside ProxyStore's connectors and Redis, which are installed
+	$(CARGO) build --release -p graphmill-py
+	$(PYTHON3) bench/peers/objects.py --module $(TARGET)/release/lib_graphmill.so
 
 .PHONY: docs
 docs: develop ## build the API documentation, of Rust and of Python
@@ -112,11 +132,17 @@ docs: develop ## build the API documentation, of Rust and of Python
 
 .PHONY: fuzz
 fuzz: cargo-fuzz ## fuzz the readers, FUZZ_SECONDS for each target
-	cd fuzz && mkdir -p corpus/manifest corpus/arrays corpus/frames corpus/connection
+	cd fuzz && mkdir -p corpus/manifest corpus/arrays corpus/frames corpus/connection corpus/objects corpus/rendezvous
 	cd fuzz && $(FUZZ_RUN) manifest corpus/manifest $(FUZZ_SEEDS) -- -max_total_time=$(FUZZ_SECONDS) -max_len=20000
 	cd fuzz && $(FUZZ_RUN) arrays corpus/arrays -- -max_total_time=$(FUZZ_SECONDS) -max_len=256 -len_control=0
 	cd fuzz && $(FUZZ_RUN) frames corpus/frames -- -max_total_time=$(FUZZ_SECONDS) -max_len=8192
 	cd fuzz && $(FUZZ_RUN) connection corpus/connection -- -max_total_time=$(FUZZ_SECONDS) -max_len=40000
+	cd fuzz && $(FUZZ_RUN) objects corpus/objects -- -max_total_time=$(FUZZ_SECONDS) -max_len=8192
+	cd fuzz && $(FUZZ_RUN) rendezvous corpus/rendezvous seeds/rendezvous -- -max_total_time=$(FUZZ_SECONDS) -max_len=8192
+
+.PHONY: soak
+soak: ## faults for long: the whole matrix, failover, then MINUTES of kills and cuts
+	MINUTES=$(MINUTES) $(CARGO) test --release -p graphmill --test chaos -- --ignored --nocapture --test-threads 1
 
 .PHONY: clean
 clean: ## remove everything that was built

@@ -17,13 +17,24 @@ from commands import Failed, run, say
 HERE = Path(__file__).resolve().parent
 
 
+# At import GraphLearn asks for `torch.device(0)`, which torch refuses without a GPU; by name it is only a name. It also asks for
+# torch-sparse, half an hour's build, and needs it only for graphs that come as pairs: ours come as lists.
+GRAPHLEARN_PATCHES = {
+    "torch.device(0)": "torch.device('cuda:0')",
+    "\nimport torch_sparse\n": "\n",
+    "  adj_t = torch_sparse.": "  import torch_sparse\n  adj_t = torch_sparse.",
+}
+
+
 def patch_graphlearn(python: Path):
-    """At import GraphLearn asks for `torch.device(0)`, which torch refuses without a GPU; by name it is only a name."""
+    """Lets GraphLearn be imported here."""
     (package,) = python.parent.parent.glob("lib/python*/site-packages/graphlearn_torch")
     for file in package.rglob("*.py"):
-        text = file.read_text()
-        if "torch.device(0)" in text:
-            file.write_text(text.replace("torch.device(0)", "torch.device('cuda:0')"))
+        text = patched = file.read_text()
+        for wrong, right in GRAPHLEARN_PATCHES.items():
+            patched = patched.replace(wrong, right)
+        if patched != text:
+            file.write_text(patched)
 
 
 @dataclass(frozen=True)
@@ -46,6 +57,7 @@ class Stage:
 
 
 GRAPHMILL = Stage("graphmill", "graphmill", "requirements-graphmill.txt")
+OBJECTS = Stage("objects", "objects", "requirements-objects.txt")
 DGL = Stage("dgl", "dgl", "requirements-dgl.txt")
 PYG = Stage("pyg", "pyg", "requirements-pyg.txt", then=patch_graphlearn)
 PYG_SAMPLER = Stage(

@@ -28,7 +28,7 @@ from commands import Failed, end_session, run_together
 from comparison import fanouts, told, told_by_line
 from environments import GRAPHMILL, HERE, Environments
 from python_report import HANDED_BYTES, SERVED, served_name
-from run import DGL_VARIABLES, PEERS, threads
+from run import DGL_VARIABLES, PEERS, add_without, peer_python, threads
 from serving import COMPILED
 
 # Those whose loaders run in the process that trains; GraphLearn's is compared as a server and its client.
@@ -43,6 +43,7 @@ def main():
     made = comparison.parser(__doc__)
     made.add_argument("--fanouts", type=fanouts, default="15,10")
     made.add_argument("--seconds", type=float, default=6, help="seconds to measure, after one to warm up")
+    add_without(made)
     comparison.main(made, compare)
 
 
@@ -62,7 +63,7 @@ def compare(arguments: argparse.Namespace) -> tuple[dict, str]:
         for count in THREADS:
             name = f"{peer.name}, threads: {count}"
             try:
-                python = environments.python(peer.stage)
+                python = peer_python(environments, peer, arguments.without)
             except Failed as failure:
                 reasons[name] = str(failure)
             else:

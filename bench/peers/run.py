@@ -17,7 +17,7 @@ import comparison
 import report
 from commands import Failed, run
 from comparison import fanouts, told, told_by_line
-from environments import DGL, HERE, PYG_SAMPLER, Environments, Stage
+from environments import DGL, HERE, PYG, PYG_SAMPLER, Environments, Stage
 from report import OURS, OURS_MAPPED
 
 # Without it DGL writes a settings file into the home of the user.
@@ -34,8 +34,7 @@ class Peer:
 PEERS = (
     Peer("DGL", "peer_dgl.py", DGL),
     Peer("GraphBolt", "peer_graphbolt.py", DGL),
-    # It imports torch-sparse too.
-    Peer("GraphLearn", "peer_graphlearn.py", PYG_SAMPLER),
+    Peer("GraphLearn", "peer_graphlearn.py", PYG),
     Peer("torch_geometric", "peer_pyg.py", PYG_SAMPLER),
 )
 # What is measured of us: the name of the row, whether features are gathered, how the dataset is opened. The peers hold
@@ -49,7 +48,20 @@ def main():
     made.add_argument("--fanouts", type=fanouts, action="append", help=several)
     made.add_argument("--batches", type=int, default=50, help="timed batches of a peer in one round")
     made.add_argument("--warm-up", type=int, default=5, help="batches before those")
+    add_without(made)
     comparison.main(made, compare)
+
+
+def add_without(made: argparse.ArgumentParser):
+    names = [peer.name for peer in PEERS]
+    made.add_argument("--without", choices=names, action="append", default=[], help="a peer to leave out; may be repeated")
+
+
+def peer_python(environments: Environments, peer: Peer, without: list[str]) -> Path:
+    """The interpreter of a peer's environment, unless it is left out."""
+    if peer.name in without:
+        raise Failed("left out")
+    return environments.python(peer.stage)
 
 
 def compare(arguments: argparse.Namespace) -> tuple[dict, str]:
@@ -59,7 +71,8 @@ def compare(arguments: argparse.Namespace) -> tuple[dict, str]:
     sides, reasons = {}, {}
     for peer in PEERS:
         try:
-            sides[peer.name] = partial(run_peer, environments.python(peer.stage), peer, graph, arguments)
+            python = peer_python(environments, peer, arguments.without)
+            sides[peer.name] = partial(run_peer, python, peer, graph, arguments)
         except Failed as failure:
             reasons[peer.name] = str(failure)
     sides[OURS] = partial(run_ours, graph, arguments)

@@ -19,7 +19,7 @@ import comparison
 import serving_report
 from commands import Failed, run_together, say
 from comparison import fanouts, told
-from environments import HERE, PYG_SAMPLER, Environments
+from environments import HERE, PYG, Environments
 from serving_report import OUR_RUNS, PEER, Run
 
 # How long starting and ending may take, beside what is measured; a loaded machine takes a minute.
@@ -63,7 +63,7 @@ def compare(arguments: argparse.Namespace) -> tuple[dict, str]:
 
 def peer_python(environments: Environments) -> Path:
     """The interpreter of GraphLearn's environment."""
-    python = environments.python(PYG_SAMPLER)
+    python = environments.python(PYG)
     # Not measured: after an installation the first import is slower than all later ones.
     run_together([(python, "-c", "import graphlearn_torch")], GRACE, PEER_VARIABLES)
     return python

@@ -10,7 +10,7 @@ Open or connect, make a loader, iterate::
 Batches are ``torch_geometric.data.Data`` / ``HeteroData`` where torch_geometric is installed, else :class:`Batch`.
 """
 
-from graphmill import rendezvous
+from graphmill import objects, rendezvous
 from graphmill._graphmill import __version__
 from graphmill.batch import Batch
 from graphmill.dataset import Dataset, FeatureInfo, connect, open
@@ -40,6 +40,7 @@ __all__ = [
     "connect",
     "from_edges",
     "from_pyg",
+    "objects",
     "open",
     "rendezvous",
 ]

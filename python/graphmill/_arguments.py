@@ -4,12 +4,12 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict, cast
 
 import numpy as np
 
-from graphmill._convert import LARGEST, installed, is_tensor, mask_to_ids, need, to_ids, to_numpy, too_large, whole
-from graphmill.dataset import Dataset, EdgeType
+from graphmill._convert import LARGEST, Array, installed, is_tensor, mask_to_ids, need, to_ids, to_numpy, too_large, whole
+from graphmill.dataset import Dataset, EdgeInfo, EdgeType, NodeInfo, to_edge_type
 
 # The largest count that a sampler takes.
 MOST = 2**31 - 1
@@ -38,6 +38,7 @@ class Common(TypedDict, total=False):
     batch_size: int
     shuffle: bool
     drop_last: bool
+    seed_order: str
     replace: bool
     weight_attr: str | None
     direction: str | None
@@ -55,26 +56,60 @@ class Common(TypedDict, total=False):
     output: str | None
 
 
+class Settled(TypedDict):
+    """The same, with everything decided."""
+
+    batch_size: int
+    shuffle: bool
+    drop_last: bool
+    seed_order: str
+    replace: bool
+    weight_attr: str | None
+    direction: str | None
+    features: bool | Sequence[str]
+    labels: bool
+    transform: Callable[[Any], Any] | None
+    seed: int
+    prefetch: int
+    ordered: bool
+    num_threads: int
+    rank: int
+    world_size: int
+    even: bool
+    pin_memory: bool
+    output: str
+
+
 DEFAULTS: Common = {
-    "batch_size": 1, "shuffle": False, "drop_last": False, "replace": False, "weight_attr": None, "direction": None,
-    "features": True, "labels": True, "transform": None, "seed": 0, "prefetch": 2, "ordered": True, "num_threads": 1,
-    "rank": None, "world_size": None, "even": None, "pin_memory": False, "output": None,
+    "batch_size": 1, "shuffle": False, "drop_last": False, "seed_order": "global", "replace": False, "weight_attr": None,
+    "direction": None, "features": True, "labels": True, "transform": None, "seed": 0, "prefetch": 2, "ordered": True,
+    "num_threads": 1, "rank": None, "world_size": None, "even": None, "pin_memory": False, "output": None,
 }  # fmt: skip
 
 
-def common(given: Mapping[str, Any]) -> Common:
+def common(given: Mapping[str, Any]) -> Settled:
     """All common arguments, with defaults and from the environment."""
     for name in given:
         if name in ELSEWHERE:
             raise TypeError(f"there is no argument {name}: {ELSEWHERE[name]}")
         if name not in DEFAULTS:
             raise TypeError(f"there is no argument {name}; there are: {', '.join(DEFAULTS)}")
-    arguments: Common = {**DEFAULTS, **given}  # type: ignore[typeddict-item]
+    arguments: dict[str, Any] = {**DEFAULTS, **given}
     for name, least, most in (
         ("batch_size", 1, LARGEST), ("prefetch", 0, 1 << 20), ("num_threads", 0, 1024), ("seed", 0, 2**64 - 1)
     ):  # fmt: skip
-        arguments[name] = whole(arguments[name], name, least, most)  # type: ignore[literal-required]
+        arguments[name] = whole(arguments[name], name, least, most)
+    for name in ("shuffle", "drop_last", "replace", "labels", "ordered", "pin_memory"):
+        arguments[name] = flag(arguments[name], name)
+    if arguments["direction"] not in (None, "in", "out"):
+        raise ValueError(f"direction is {arguments['direction']!r}, expected \"in\" or \"out\"")
+    if arguments["transform"] is not None and not callable(arguments["transform"]):
+        raise TypeError(f"transform is {arguments['transform']!r}, expected something that can be called with a batch")
     arguments["rank"], arguments["world_size"] = ranks(arguments["rank"], arguments["world_size"])
+    if arguments["seed_order"] not in ("global", "partition"):
+        raise ValueError(f"seed_order is {arguments['seed_order']!r}, expected \"global\" or \"partition\"")
+    even = arguments["even"]
+    arguments["even"] = arguments["world_size"] > 1 if even is None else flag(even, "even")
     arguments["output"] = output(arguments["output"])
     if arguments["pin_memory"]:
         torch = need("torch", "pin_memory=True")
@@ -83,18 +118,25 @@ def common(given: Mapping[str, Any]) -> Common:
         if not torch.cuda.is_available():
             warnings.warn("pin_memory=True, but there is no CUDA here: tensors are not pinned", stacklevel=3)
             arguments["pin_memory"] = False
-    return arguments
+    return cast(Settled, arguments)
+
+
+def flag(value: Any, what: str) -> bool:
+    """Yes or no."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise ValueError(f"{what} is {value!r}, expected True or False")
 
 
 def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
     """Rank and number of ranks: as given, else as torchrun says, else one alone."""
     if rank is None and world_size is None:
-        rank, world_size = (os.environ.get(name) for name in ("RANK", "WORLD_SIZE"))
-        if rank is None or world_size is None:
+        named, of = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+        if named is None or of is None:
             return 0, 1
-        if not (rank.isdecimal() and world_size.isdecimal()):
-            raise ValueError(f"RANK is {rank!r} and WORLD_SIZE {world_size!r} in the environment, expected numbers")
-        rank, world_size = int(rank), int(world_size)
+        if not (named.isdecimal() and of.isdecimal()):
+            raise ValueError(f"RANK is {named!r} and WORLD_SIZE {of!r} in the environment, expected numbers")
+        rank, world_size = int(named), int(of)
     elif rank is None or world_size is None:
         raise ValueError(f"rank is {rank} and world_size {world_size}; give both, or neither to take them from torchrun")
     rank, world_size = whole(rank, "rank"), whole(world_size, "world_size", 1, MOST)
@@ -128,7 +170,8 @@ class Seeds(NamedTuple):
 def nodes(data: Dataset, given: Any) -> Seeds:
     """Seed nodes, as torch_geometric's ``input_nodes`` or by the name of a split."""
     type_, wanted = None, given
-    if not data.homogeneous:
+    if data.node_types is not None:
+        given = pair_of_type(given)
         types = f"the dataset's node types are: {', '.join(map(repr, data.node_types))}"
         if isinstance(given, str):
             type_, wanted = given, None
@@ -144,18 +187,48 @@ def nodes(data: Dataset, given: Any) -> Seeds:
             there_are = ", ".join(info["splits"]) or "none"
             raise ValueError(f"there is no split {wanted!r}; there are: {there_are}")
         return Seeds(type_, wanted)
+    if (lists := per_server(wanted)) is not None:
+        return Seeds(type_, np.concatenate([np.empty(0, np.int64), *lists]), positions=True)
     ids, masked = mask_to_ids(wanted, info["count"], "input_nodes")
     return Seeds(type_, ids, positions=not masked)
+
+
+def pair_of_type(given: Any) -> Any:
+    """A dict of one node type as the pair of type and nodes; anything else as it is."""
+    if not isinstance(given, Mapping) or not given or not all(isinstance(key, str) for key in given):
+        return given
+    if len(given) > 1:
+        names = ", ".join(map(repr, given))
+        raise ValueError(f"input_nodes has the node types {names}; the seeds of a loader are of one: make a loader for each")
+    return next(iter(given.items()))
+
+
+def per_server(given: Any) -> list[np.ndarray] | None:
+    """Ids that are given for each server, in the order of servers; nothing where they are not."""
+    if isinstance(given, Mapping):
+        if bad := [key for key in given if not isinstance(key, (int, np.integer)) or isinstance(key, bool) or key < 0]:
+            raise ValueError(f"input_nodes has the key {bad[0]!r}, expected the numbers of servers")
+        lists: Sequence[Any] = [given[key] for key in sorted(given)]
+    elif isinstance(given, (tuple, list)) and given and all(is_list(one) for one in given):
+        lists = given
+    else:
+        return None
+    return [to_ids(ids, "input_nodes") for ids in lists]
+
+
+def is_list(given: Any) -> bool:
+    """Whether something holds numbers, and is none itself."""
+    return isinstance(given, (tuple, list, range)) or ((is_tensor(given) or isinstance(given, np.ndarray)) and given.ndim > 0)
 
 
 def links(data: Dataset, given: Any, labels: Any) -> Seeds:
     """Seed pairs, as torch_geometric's ``edge_label_index`` and ``edge_label``."""
     type_, pairs = None, given
-    if not data.homogeneous:
+    if data.edge_types is not None:
         if isinstance(given, (tuple, list)) and len(given) == 3 and all(isinstance(part, str) for part in given):
-            type_, pairs = tuple(given), None
+            type_, pairs = to_edge_type(given), None
         elif isinstance(given, (tuple, list)) and len(given) == 2 and isinstance(given[0], (tuple, list)):
-            type_, pairs = tuple(given[0]), given[1]
+            type_, pairs = to_edge_type(given[0]), given[1]
         else:
             names = ", ".join(map(repr, data.edge_types))
             raise ValueError(f"edge_label_index needs an edge type: (type, pairs) or a type alone; there are: {names}")
@@ -174,7 +247,7 @@ def links(data: Dataset, given: Any, labels: Any) -> Seeds:
     return Seeds(type_, (src, dst, classes))
 
 
-def link_classes(given: Any) -> np.ndarray:
+def link_classes(given: Any) -> Array:
     """A class for each pair: whole numbers, also where they are kept as fractions or booleans."""
     labels = to_numpy(given.double() if is_tensor(given) and given.is_floating_point() else given)
     if labels.ndim != 1:
@@ -230,9 +303,10 @@ def hops(given: Any) -> list[int]:
         return []
     if numbers is None or numbers.ndim != 1 or not (numbers.dtype.kind in "iu" or too_large(numbers)):
         raise ValueError(f"num_neighbors is {given!r}, expected a list of whole numbers, one for each hop")
-    if bad := [number for number in numbers.tolist() if not -1 <= number <= MOST]:
+    wanted: list[int] = numbers.tolist()
+    if bad := [number for number in wanted if not -1 <= number <= MOST]:
         raise ValueError(f"num_neighbors has {bad[0]}, expected 0 to {MOST}, or -1 for all neighbours")
-    return numbers.tolist()
+    return wanted
 
 
 def number(value: Any, what: str, least: float, below: float = math.inf) -> float:
@@ -256,7 +330,7 @@ def budget(data: Dataset, given: Any) -> int | dict[str, int]:
     return {data._node(key)["name"]: whole(value, f"max_ppr_nodes of {key!r}", 0, MOST) for key, value in given.items()}
 
 
-def walked(data: Dataset, wanted: Any) -> list[dict[str, Any]]:
+def walked(data: Dataset, wanted: Any) -> list[EdgeInfo]:
     """The edge types that fanouts walk."""
     known = [edge for edge in data._about["edges"] if not edge["label"]]
     if isinstance(wanted, list) and wanted and isinstance(wanted[0], dict):
@@ -267,24 +341,28 @@ def walked(data: Dataset, wanted: Any) -> list[dict[str, Any]]:
 
 def features(data: Dataset, wanted: bool | Sequence[str]) -> tuple[list[str], list[str]]:
     """The names of node features and of edge features that batches carry."""
-    known = [
-        sorted({name for one in data._about[kind] for name, _, _ in one["features"]}) for kind in ("nodes", "edges")
-    ]
+
+    def names(types: Sequence[NodeInfo | EdgeInfo]) -> list[str]:
+        return sorted({name for one in types for name, _, _ in one["features"]})
+
+    of_nodes, of_edges = names(data._about["nodes"]), names(data._about["edges"])
     if wanted is True:
-        return known[0], known[1]
+        return of_nodes, of_edges
     if wanted is False or wanted is None:
         return [], []
+    if not isinstance(wanted, (str, list, tuple, set, frozenset)):
+        raise ValueError(f"features is {wanted!r}, expected True, False, or a list of names")
     wanted = [wanted] if isinstance(wanted, str) else list(wanted)
     for name in wanted:
-        if name not in known[0] and name not in known[1]:
-            raise ValueError(f"there is no feature {name!r}; there are: {', '.join(known[0] + known[1]) or 'none'}")
-    return [name for name in wanted if name in known[0]], [name for name in wanted if name in known[1]]
+        if name not in of_nodes and name not in of_edges:
+            raise ValueError(f"there is no feature {name!r}; there are: {', '.join(of_nodes + of_edges) or 'none'}")
+    return [name for name in wanted if name in of_nodes], [name for name in wanted if name in of_edges]
 
 
 def edge_types(given: Any, what: str) -> list[EdgeType]:
     """One edge type or several."""
     if isinstance(given, (tuple, list)) and len(given) == 3 and all(isinstance(part, str) for part in given):
-        return [tuple(given)]
+        return [to_edge_type(given)]
     if isinstance(given, (tuple, list)) and given and all(isinstance(one, (tuple, list)) and len(one) == 3 for one in given):
-        return [tuple(one) for one in given]
+        return [to_edge_type(one) for one in given]
     raise ValueError(f"{what} is {given!r}, expected an edge type (source, relation, target), or a list of such")

@@ -13,6 +13,9 @@ SPLITS = ("train", "val", "test")
 
 LARGEST = 2**63 - 1
 
+File = str | os.PathLike[str]
+Array = np.ndarray[Any, np.dtype[Any]]
+
 
 def installed(name: str) -> bool:
     """Whether a package can be imported; it is not imported."""
@@ -34,14 +37,14 @@ def is_tensor(value: object) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def to_numpy(value: Any) -> np.ndarray:
+def to_numpy(value: Any) -> Array:
     """An array, a tensor or a sequence as numpy has it."""
     if is_tensor(value):
         value = value.detach().cpu().numpy()
     return np.asarray(value)
 
 
-def to_ids(value: Any, what: str = "ids") -> np.ndarray:
+def to_ids(value: Any, what: str = "ids") -> Array:
     """Ids as one row of 64-bit numbers."""
     array = to_numpy(value)
     if array.size == 0:
@@ -55,7 +58,7 @@ def to_ids(value: Any, what: str = "ids") -> np.ndarray:
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
-def too_large(array: np.ndarray) -> bool:
+def too_large(array: Array) -> bool:
     """Whether there are whole numbers that 63 bits do not hold."""
     if array.dtype == np.object_:
         return any(isinstance(number, int) and number > LARGEST for number in array.reshape(-1))
@@ -71,7 +74,7 @@ def whole(value: Any, what: str, least: int = 0, most: int = LARGEST) -> int:
     return int(value)
 
 
-def mask_to_ids(value: Any, count: int, what: str) -> tuple[np.ndarray, bool]:
+def mask_to_ids(value: Any, count: int, what: str) -> tuple[Array, bool]:
     """Ids from ids or from a mask of so many nodes, and whether it was a mask."""
     array = to_numpy(value)
     if array.dtype != np.bool_:
@@ -82,16 +85,18 @@ def mask_to_ids(value: Any, count: int, what: str) -> tuple[np.ndarray, bool]:
 
 
 def credentials(
-    token: str | os.PathLike | None, tls: str | os.PathLike | Mapping[str, str | os.PathLike] | None
-) -> tuple[str | None, str | os.PathLike | None, tuple | None]:
+    token: File | None, tls: File | Mapping[str, File] | None
+) -> tuple[str | None, File | None, tuple[File, File | None, File | None] | None]:
     """A token, or the file that holds it; and the files of certificates."""
+    files: tuple[File, File | None, File | None] | None = None
     if isinstance(tls, Mapping):
         if unknown := set(tls) - {"ca", "cert", "key"}:
             raise ValueError(f"tls has {sorted(unknown)}, expected ca, cert and key")
         if "ca" not in tls or ("cert" in tls) != ("key" in tls):
             raise ValueError("tls needs ca, and cert and key together")
-        tls = (tls["ca"], tls.get("cert"), tls.get("key"))
+        files = (tls["ca"], tls.get("cert"), tls.get("key"))
     elif tls is not None:
-        tls = (tls, None, None)
-    text, file = (token, None) if token is None or isinstance(token, str) else (None, token)
-    return text, file, tls
+        files = (tls, None, None)
+    if token is None or isinstance(token, str):
+        return token, None, files
+    return None, token, files

@@ -7,10 +7,14 @@ from graphmill._convert import need
 from graphmill.dataset import EdgeType
 
 
+Attributes = dict[str, Any]
+Stores = dict[str | EdgeType, Attributes]
+
+
 class Store:
     """The attributes of one node type or edge type of a :class:`Batch`."""
 
-    def __init__(self, attributes: dict[str, Any]):
+    def __init__(self, attributes: Attributes):
         self.__dict__.update(attributes)
 
     def __contains__(self, name: str) -> bool:
@@ -26,7 +30,7 @@ class Batch(Store):
     Of a heterogeneous dataset, ``batch["paper"]`` and ``batch["author", "writes", "paper"]`` have the attributes of a type.
     """
 
-    def __init__(self, attributes: dict[str, Any], stores: dict[str | EdgeType, dict[str, Any]] | None = None):
+    def __init__(self, attributes: Attributes, stores: Stores | None = None):
         super().__init__(attributes)
         self._stores = {key: Store(value) for key, value in (stores or {}).items()}
 
@@ -56,7 +60,7 @@ class Batch(Store):
         return f"Batch({', '.join([*parts, *(f'{key!r}={value!r}' for key, value in self._stores.items())])})"
 
 
-def _shown(attributes: dict[str, Any]) -> Iterator[str]:
+def _shown(attributes: Attributes) -> Iterator[str]:
     for name, value in attributes.items():
         shape = getattr(value, "shape", None)
         yield f"{name}={value!r}" if shape is None else f"{name}={list(shape)}"
@@ -91,29 +95,27 @@ class Assembler:
         self._torch = output != "numpy"
         self._pin = pin_memory
         self._transform = transform
-        self._finish = _pyg if output == "pyg" else _light
-        if output == "pyg":
-            need("torch_geometric", "output=\"pyg\"")
+        self._pyg = need("torch_geometric", "output=\"pyg\"").data if output == "pyg" else None
 
     @property
     def may_fail(self) -> bool:
         """Whether something is done to batches that need not succeed."""
         return self._pin or self._transform is not None
 
-    def __call__(self, parts: tuple[dict, dict, dict]) -> Any:
+    def __call__(self, parts: tuple[Any, Any, Any]) -> Any:
         once, nodes, edges = parts
-        top: dict[str, Any] = {}
+        top: Attributes = {}
+        stores: Stores | None = None
         if self._homogeneous:
             ((_, only),) = nodes.items()
             for attributes in edges.values():
                 only.update(attributes)
             top = only
-            stores = None
             if "x" not in only:
                 only["num_nodes"] = len(only["n_id"])
         else:
             if self._reverse:
-                edges = {_reversed(key) if key[1] != "ppr" else key: value for key, value in edges.items()}
+                edges = {reversed_type(key) if key[1] != "ppr" else key: value for key, value in edges.items()}
             stores = {**nodes, **edges}
             for attributes in nodes.values():
                 if "x" not in attributes:
@@ -127,20 +129,23 @@ class Assembler:
             _pin(top)
             for attributes in (stores or {}).values():
                 _pin(attributes)
-        batch = self._finish(once, top, stores)
+        if self._pyg is not None:
+            batch = _pyg(self._pyg, top, stores)
+        else:
+            batch = Batch({**top, "epoch": once["epoch"], "g": once["g"], "repeated": once["repeated"]}, stores)
         return batch if self._transform is None else self._transform(batch)
 
-    def _at(self, key: str | EdgeType | None, top: dict, stores: dict | None) -> dict:
+    def _at(self, key: Any, top: Attributes, stores: Stores | None) -> Attributes:
         return top if stores is None else stores.setdefault(key, {})
 
-    def _place_nodes(self, once: dict, top: dict, stores: dict | None) -> None:
+    def _place_nodes(self, once: dict[Any, Any], top: Attributes, stores: Stores | None) -> None:
         seeds = self._at(self._seed_type, top, stores)
         seeds["input_id"] = once["positions"] if "positions" in once else once["seed"]
         seeds["batch_size"] = once["batch_size"]
         if len(once["seed"]) != once["batch_size"]:
             seeds["seed_index"] = once["seed_index"]
 
-    def _place_anchors(self, once: dict, top: dict, stores: dict | None) -> None:
+    def _place_anchors(self, once: dict[Any, Any], top: Attributes, stores: Stores | None) -> None:
         self._place_nodes(once, top, stores)
         positive = {edge_type: once[place, False] for place, edge_type in enumerate(self._supervision)}
         negative = {
@@ -151,11 +156,11 @@ class Assembler:
         if negative:
             top["y_negative"] = next(iter(negative.values())) if single else negative
 
-    def _place_links(self, once: dict, top: dict, stores: dict | None) -> None:
+    def _place_links(self, once: dict[Any, Any], top: Attributes, stores: Stores | None) -> None:
         links = self._at(self._seed_type, top, stores)
         links["input_id"] = once["seed"]
         if "src_index" in once:
-            source, _, target = self._seed_type or (None, None, None)
+            source, target = (self._seed_type[0], self._seed_type[2]) if self._seed_type else (None, None)
             self._at(source, top, stores)["src_index"] = once["src_index"]
             targets = self._at(target, top, stores)
             targets["dst_pos_index"] = once["dst_pos_index"]
@@ -171,12 +176,13 @@ class Assembler:
         return array.astype("float32" if dtype == "bfloat16" else dtype, copy=False)
 
 
-def _reversed(edge_type: EdgeType) -> EdgeType:
+def reversed_type(edge_type: EdgeType) -> EdgeType:
+    """What an edge type is called in batches where it is walked from source to target."""
     source, relation, target = edge_type
     return target, f"rev_{relation}", source
 
 
-def _pin(attributes: dict[str, Any]) -> None:
+def _pin(attributes: Attributes) -> None:
     for name, value in attributes.items():
         if hasattr(value, "pin_memory"):
             attributes[name] = value.pin_memory()
@@ -184,16 +190,16 @@ def _pin(attributes: dict[str, Any]) -> None:
             _pin(value)
 
 
-def _pyg(_: dict, top: dict, stores: dict | None) -> Any:
-    from torch_geometric.data import Data, HeteroData
-
+def _pyg(module: Any, top: Attributes, stores: Stores | None) -> Any:
+    """torch_geometric's own object. Its stores are new, so they are filled at once: one attribute after the other, each looked
+    up in what is cached, takes several times as long as all the rest."""
     if stores is None:
-        data = Data()
-        # Not attribute by attribute, which takes half as long again.
-        data.stores[0].update(top)
+        data = module.Data()
+        data._store._mapping.update(top)
         return data
-    return HeteroData.from_dict({"_global_store": top, **stores} if top else stores)
-
-
-def _light(once: dict, top: dict, stores: dict | None) -> Batch:
-    return Batch({**top, "epoch": once["epoch"], "g": once["g"], "repeated": once["repeated"]}, stores)
+    data = module.HeteroData()
+    data._global_store._mapping.update(top)
+    for key, attributes in stores.items():
+        store = data.get_node_store(key) if isinstance(key, str) else data.get_edge_store(*key)
+        store._mapping.update(attributes)
+    return data

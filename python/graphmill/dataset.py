@@ -2,14 +2,15 @@
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import Any, NamedTuple, Self, TypedDict, cast
 
 import numpy as np
 
 from graphmill import _graphmill
-from graphmill._convert import credentials, need, to_ids, to_numpy, whole
+from graphmill._convert import Array, File, credentials, need, to_ids, to_numpy, whole
 
 EdgeType = tuple[str, str, str]
 
@@ -21,7 +22,43 @@ class FeatureInfo(NamedTuple):
     shape: tuple[int, ...]
 
 
-def open(path: str | os.PathLike, *, storage: str = "mmap") -> "Dataset":  # noqa: A001
+class NodeInfo(TypedDict):
+    """What the native half tells of a node type."""
+
+    name: str
+    count: int
+    features: list[tuple[str, str, list[int]]]
+    splits: dict[str, int]
+    label: tuple[str, list[int]] | None
+    weights: bool
+    original_ids: str | None
+
+
+class EdgeInfo(TypedDict):
+    """What the native half tells of an edge type."""
+
+    name: EdgeType
+    count: int
+    features: list[tuple[str, str, list[int]]]
+    label: bool
+    edge_ids: bool
+    id_count: int
+    weights: bool
+    layouts: list[str]
+
+
+class About(TypedDict):
+    """What the native half tells of a dataset."""
+
+    homogeneous: bool
+    edge_dir: str
+    parts: int
+    fingerprint: str
+    nodes: list[NodeInfo]
+    edges: list[EdgeInfo]
+
+
+def open(path: File, *, storage: str = "mmap") -> "Dataset":  # noqa: A001
     """Opens a dataset of this machine.
 
     Args:
@@ -34,8 +71,8 @@ def open(path: str | os.PathLike, *, storage: str = "mmap") -> "Dataset":  # noq
 def connect(
     servers: str | Sequence[str],
     *,
-    token: str | os.PathLike | None = None,
-    tls: str | os.PathLike | Mapping[str, str | os.PathLike] | None = None,
+    token: File | None = None,
+    tls: File | Mapping[str, File] | None = None,
     transport: str = "auto",
     timeout: float = 60.0,
     run: str = "",
@@ -43,8 +80,11 @@ def connect(
 ) -> "Dataset":
     """Connects to the storage servers of a dataset.
 
+    By the URL of a run, it waits until all partitions are served, at most ``timeout`` seconds, and learns of servers that
+    come and go from then on.
+
     Args:
-        servers: ``"host:port,host:port"``, or a list of addresses.
+        servers: ``"host:port,host:port"``, or a list of addresses; or the URL of a run, ``"graphmill://host:port/run"``.
         token: What the servers want to hear: the text, or a ``Path`` of a file that holds it.
         tls: Who signs the servers' certificates, a PEM file; or a dict of ``ca`` and, to show one, ``cert`` and ``key``.
         transport: ``"auto"``, ``"tcp"``, ``"unix"`` or ``"shm"``.
@@ -52,13 +92,19 @@ def connect(
         run: Keeps the samplers of runs apart that share servers.
         worker: A name for people.
     """
-    if isinstance(servers, str):
+    if isinstance(servers, str) and "://" in servers:
+        servers = [servers]
+    elif isinstance(servers, str):
         servers = [server.strip() for server in servers.split(",") if server.strip()]
+    if not isinstance(servers, (list, tuple)) or not all(isinstance(server, str) for server in servers):
+        raise TypeError(f"servers is {servers!r}, expected \"host:port,host:port\" or a list of addresses")
+    if not isinstance(run, str) or not isinstance(worker, str):
+        raise TypeError("run and worker are names, expected strings")
     if not servers:
         raise ValueError("no server was named; write \"host:port\"")
-    text, file, tls = credentials(token, tls)
+    text, file, files = credentials(token, tls)
     arguments = {
-        "servers": list(servers), "token": text, "token_file": file, "tls": tls, "transport": transport,
+        "servers": list(servers), "token": text, "token_file": file, "tls": files, "transport": transport,
         "timeout": float(timeout), "run": run, "worker": worker or f"process {os.getpid()}",
     }
     return Dataset("connect", arguments)
@@ -71,13 +117,14 @@ class Dataset:
         self._how = how
         self._arguments = arguments
         self._process = os.getpid()
-        self._core = self._make()
+        self._core: _graphmill.Dataset | None = self._make()
 
-    def _make(self) -> "_graphmill.Dataset":
-        return getattr(_graphmill, self._how)(**self._arguments)
+    def _make(self) -> _graphmill.Dataset:
+        make = _graphmill.open if self._how == "open" else _graphmill.connect
+        return make(**self._arguments)
 
     @property
-    def _native(self) -> "_graphmill.Dataset":
+    def _native(self) -> _graphmill.Dataset:
         if self._process != os.getpid():
             # A forked child has none of its parent's threads and connections, so it opens its own.
             self._core, self._process = self._make(), os.getpid()
@@ -89,13 +136,15 @@ class Dataset:
         """Lets go of files or connections, as soon as no loader needs them any more."""
         self._core, self._process = None, os.getpid()
 
-    def __enter__(self) -> "Dataset":
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
         self.close()
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type["Dataset"], tuple[str, dict[str, Any]]]:
         return Dataset, (self._how, self._arguments)
 
     def __repr__(self) -> str:
@@ -103,10 +152,10 @@ class Dataset:
         return f"Dataset({where!r}, num_nodes={self.num_nodes}, num_edges={self.num_edges})"
 
     @cached_property
-    def _about(self) -> dict[str, Any]:
-        about = json.loads(self._native.describe())
+    def _about(self) -> About:
+        about: About = json.loads(self._native.describe())
         for edge in about["edges"]:
-            edge["name"] = tuple(edge["name"])
+            edge["name"] = to_edge_type(edge["name"])
         return about
 
     @property
@@ -145,35 +194,38 @@ class Dataset:
         return {edge["name"]: edge["count"] for edge in self._about["edges"]}
 
     @property
-    def node_features(self) -> dict[str, Any]:
+    def node_features(self) -> dict[Any, Any]:
         """The features of nodes by name; by node type first when heterogeneous."""
-        return self._by_type("nodes", _features)
+        found: dict[Any, Any] = self._by_type(self._about["nodes"], _features, {})
+        return found
 
     @property
-    def edge_features(self) -> dict[str, Any]:
+    def edge_features(self) -> dict[Any, Any]:
         """The features of edges by name; by edge type first when heterogeneous."""
-        return self._by_type("edges", _features)
+        found: dict[Any, Any] = self._by_type(self._about["edges"], _features, {})
+        return found
 
     @property
-    def splits(self) -> dict[str, Any]:
+    def splits(self) -> dict[Any, Any]:
         """The sizes of the splits by name; by node type first when heterogeneous."""
-        return self._by_type("nodes", lambda node: dict(node["splits"]))
+        found: dict[Any, Any] = self._by_type(self._about["nodes"], lambda node: dict(node["splits"]), {})
+        return found
 
     @property
     def num_features(self) -> Any:
         """The width of the feature ``x``, 0 without one; by node type when heterogeneous."""
 
-        def width(node: dict) -> int:
+        def width(node: NodeInfo) -> int:
             info = _features(node).get("x")
             return 0 if info is None else info.shape[0] if info.shape else 1
 
-        return self._by_type("nodes", width)
+        return self._by_type(self._about["nodes"], width, 0)
 
     @cached_property
     def num_classes(self) -> Any:
         """How many classes labels tell apart, 0 without labels; by node type when heterogeneous. Reads all labels once."""
 
-        def classes(node: dict) -> int:
+        def classes(node: NodeInfo) -> int:
             if node["label"] is None:
                 return 0
             _, shape = node["label"]
@@ -182,13 +234,12 @@ class Dataset:
             labels = self.labels(type=None if self.homogeneous else node["name"])
             return int(labels.max()) + 1 if labels.size else 0
 
-        return self._by_type("nodes", classes)
+        return self._by_type(self._about["nodes"], classes, 0)
 
-    def _by_type(self, kind: str, value: Any) -> Any:
+    def _by_type(self, types: list[Any], value: Callable[[Any], Any], nothing: Any) -> Any:
         if self.homogeneous:
-            (only,) = self._about[kind] or [None]
-            return value(only) if only is not None else {}
-        return {one["name"]: value(one) for one in self._about[kind]}
+            return value(types[0]) if types else nothing
+        return {one["name"]: value(one) for one in types}
 
     @property
     def num_partitions(self) -> int:
@@ -205,19 +256,18 @@ class Dataset:
         """The name of the content: equal content has an equal one, however it is partitioned."""
         return self._about["fingerprint"]
 
-    def _node(self, type: str | None) -> dict[str, Any]:  # noqa: A002
-        return self._one("node", "nodes", type)
+    def _node(self, type: str | None) -> NodeInfo:  # noqa: A002
+        return cast(NodeInfo, self._one("node", self._about["nodes"], type))
 
-    def _edge(self, type: EdgeType | None) -> dict[str, Any]:  # noqa: A002
-        return self._one("edge", "edges", None if type is None else tuple(type))
+    def _edge(self, type: EdgeType | None) -> EdgeInfo:  # noqa: A002
+        return cast(EdgeInfo, self._one("edge", self._about["edges"], None if type is None else to_edge_type(type)))
 
-    def _one(self, kind: str, plural: str, name: Any) -> dict[str, Any]:
-        known = self._about[plural]
+    def _one(self, kind: str, known: Sequence[NodeInfo | EdgeInfo], name: object) -> NodeInfo | EdgeInfo:
         if self.homogeneous:
             if name is not None:
                 raise ValueError(f"the dataset is homogeneous: there is no {kind} type {name!r}; leave the type out")
             if not known:
-                raise ValueError(f"the dataset has no {plural}")
+                raise ValueError(f"the dataset has no {kind}s")
             return known[0]
         names = ", ".join(repr(one["name"]) for one in known)
         if name is None:
@@ -235,7 +285,7 @@ class Dataset:
         type: str | None = None,  # noqa: A002
         rank: int | None = None,
         world_size: int | None = None,
-    ) -> np.ndarray:
+    ) -> Array:
         """The ids of a split, or of all nodes of a type.
 
         With ``rank`` and ``world_size``: the contiguous share of a rank; the shares of all ranks make up the whole.
@@ -251,7 +301,7 @@ class Dataset:
         *,
         name: str | None = None,
         type: str | EdgeType | None = None,  # noqa: A002
-    ) -> np.ndarray:
+    ) -> Array:
         """Rows of a feature: of a node type by node id, or of an edge type by edge id.
 
         Args:
@@ -262,18 +312,24 @@ class Dataset:
         """
         wanted = None if ids is None else to_ids(ids)
         if isinstance(type, str) or (type is None and not self._means_edges(name)):
-            _within(wanted, "node", self._node(type), "count")
+            self._check_nodes(wanted, type)
             return self._native.node_features("x" if name is None else name, type, wanted)
-        _within(wanted, "edge", self._edge(type), "id_count")
-        return self._native.edge_features("edge_attr" if name is None else name, type and tuple(type), wanted)
+        edge = self._edge(type)
+        _within(wanted, "edge", ":".join(edge["name"]), edge["id_count"])
+        edge_type = None if type is None else to_edge_type(type)
+        return self._native.edge_features("edge_attr" if name is None else name, edge_type, wanted)
+
+    def _check_nodes(self, ids: Array | None, type: str | None) -> None:  # noqa: A002
+        node = self._node(type)
+        _within(ids, "node", node["name"], node["count"])
 
     def _means_edges(self, name: str | None) -> bool:
         return self.homogeneous and name is not None and name not in self.node_features and name in self.edge_features
 
-    def labels(self, ids: Any = None, *, type: str | None = None) -> np.ndarray:  # noqa: A002
+    def labels(self, ids: Any = None, *, type: str | None = None) -> Array:  # noqa: A002
         """The labels of nodes; of all of them without ``ids``."""
         wanted = None if ids is None else to_ids(ids)
-        _within(wanted, "node", self._node(type), "count")
+        self._check_nodes(wanted, type)
         return self._native.labels(type, wanted)
 
     def edge_index(self, *, type: EdgeType | None = None, layout: str = "coo") -> Any:  # noqa: A002
@@ -286,29 +342,26 @@ class Dataset:
         """
         if layout not in ("coo", "csr", "csc"):
             raise ValueError(f"there is no layout {layout!r}; there are: coo, csr, csc")
-        source, _, target = self._edge(type)["name"]
-        sources, targets = self._native.edge_index(type and tuple(type))
+        self._edge(type)
+        edge_type = None if type is None else to_edge_type(type)
         if layout == "coo":
-            return np.stack([sources, targets])
-        keys, values, owner = (sources, targets, source) if layout == "csr" else (targets, sources, target)
-        indptr = np.zeros(self.num_nodes_dict[owner] + 1, dtype=np.int64)
-        np.cumsum(np.bincount(keys, minlength=len(indptr) - 1), out=indptr[1:])
-        return indptr, values[np.argsort(keys, kind="stable")]
+            return self._native.edge_index(edge_type)
+        return self._native.adjacency(edge_type, layout == "csr")
 
-    def original_ids(self, ids: Any, *, type: str | None = None) -> np.ndarray:  # noqa: A002
+    def original_ids(self, ids: Any, *, type: str | None = None) -> Array:  # noqa: A002
         """What nodes were called in the input: numbers, or strings."""
         wanted = to_ids(ids)
-        _within(wanted, "node", self._node(type), "count")
+        self._check_nodes(wanted, type)
         found = self._native.original_ids(type, wanted)
         return np.array(found) if found else np.array([], dtype=np.int64)
 
-    def lookup(self, keys: Iterable[int | str], *, type: str | None = None) -> np.ndarray:  # noqa: A002
+    def lookup(self, keys: Iterable[int | str], *, type: str | None = None) -> Array:  # noqa: A002
         """The ids of nodes by what they were called in the input; -1 where there is no such node."""
         self._node(type)
         keys = keys if isinstance(keys, (list, tuple)) else to_numpy(keys).tolist()
         return self._native.lookup(type, [key.item() if isinstance(key, np.generic) else key for key in keys])
 
-    def partition_ids(self, ids: Any, *, type: str | None = None) -> np.ndarray:  # noqa: A002
+    def partition_ids(self, ids: Any, *, type: str | None = None) -> Array:  # noqa: A002
         """The partition that owns each node."""
         self._node(type)
         return self._native.partition_ids(type, to_ids(ids))
@@ -337,13 +390,19 @@ class Dataset:
         return pyg.Sampler(self, num_neighbors, replace=replace, weight_attr=weight_attr, direction=direction)
 
 
-def _within(ids: np.ndarray | None, kind: str, one: dict[str, Any], counted: str) -> None:
+def to_edge_type(name: object) -> EdgeType:
+    """An edge type from anything like one, a list say."""
+    if isinstance(name, (tuple, list)) and len(name) == 3 and all(isinstance(part, str) for part in name):
+        source, relation, target = name
+        return source, relation, target
+    raise ValueError(f"{name!r} is not an edge type; write (source, relation, target)")
+
+
+def _within(ids: Array | None, kind: str, name: str, count: int) -> None:
     """Refuses ids that are out of range before a server is asked."""
-    count = one[counted]
-    if ids is not None and count is not None and ids.size and ids.max() >= count:
-        name = one["name"] if kind == "node" else ":".join(one["name"])
+    if ids is not None and ids.size and ids.max() >= count:
         raise IndexError(f"{kind} id {ids[ids >= count][0]} is out of range: there are {count} of type `{name}`")
 
 
-def _features(one: dict[str, Any]) -> dict[str, FeatureInfo]:
+def _features(one: NodeInfo | EdgeInfo) -> dict[str, FeatureInfo]:
     return {name: FeatureInfo(dtype, tuple(shape)) for name, dtype, shape in one["features"]}

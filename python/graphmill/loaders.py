@@ -11,10 +11,11 @@ import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
+from types import TracebackType
+from typing import Any, Self, Unpack
 
-from graphmill import _arguments
-from graphmill._arguments import Common, Seeds
+from graphmill import _arguments, _graphmill
+from graphmill._arguments import Common, Seeds, Settled
 from graphmill._convert import whole
 from graphmill.batch import Assembler
 from graphmill.dataset import Dataset, EdgeType
@@ -48,11 +49,11 @@ class NegativeSampling:
         if getattr(given, "src_weight", None) is not None or getattr(given, "dst_weight", None) is not None:
             raise ValueError("negatives are drawn by the dataset's node weights: graphmill.NegativeSampling(weighted=True)")
         mode = getattr(given, "mode", None)
-        if mode is None:
+        if mode is None or not hasattr(given, "amount"):
             raise ValueError(f"neg_sampling is {given!r}, expected \"binary\", \"triplet\" or a NegativeSampling")
         return cls(getattr(mode, "value", mode), given.amount)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.mode not in ("binary", "triplet"):
             raise ValueError(f"the mode of neg_sampling is {self.mode!r}, expected \"binary\" or \"triplet\"")
         _arguments.number(self.amount, "the amount of neg_sampling", 0, 1e9)
@@ -72,17 +73,16 @@ class Loader:
     """
 
     def __init__(
-        self, data: Dataset, task: dict[str, Any], expand: dict[str, Any], seeds: Seeds, common: Common, shape: dict[str, Any]
+        self, data: Dataset, task: dict[str, Any], expand: dict[str, Any], seeds: Seeds, common: Settled, shape: dict[str, Any]
     ):
         self.data = data
         self.batch_size = common["batch_size"]
         self._config = json.dumps(_config(data, task, expand, common))
-        even = common["even"] if common["even"] is not None else common["world_size"] > 1
-        self._options = {
-            "output": common["output"], "positions": seeds.positions, "batch_size": int(common["batch_size"]),
-            "shuffle": bool(common["shuffle"]), "drop_last": bool(common["drop_last"]),
-            "threads": int(common["num_threads"]), "ordered": bool(common["ordered"]),
-            "prefetch": int(common["prefetch"]), "rank": common["rank"], "world_size": common["world_size"], "even": even,
+        self._options: dict[str, Any] = {
+            "output": common["output"], "positions": seeds.positions, "batch_size": common["batch_size"],
+            "shuffle": common["shuffle"], "drop_last": common["drop_last"], "seed_order": common["seed_order"],
+            "threads": common["num_threads"], "ordered": common["ordered"], "prefetch": common["prefetch"],
+            "rank": common["rank"], "world_size": common["world_size"], "even": common["even"],
         }  # fmt: skip
         self._seeds = seeds.seeds
         self._assemble = Assembler(
@@ -90,32 +90,35 @@ class Loader:
             homogeneous=data.homogeneous,
             seed_type=seeds.type,
             reverse=(common["direction"] or data.edge_dir) == "out",
-            evened=even and common["world_size"] > 1,
+            evened=common["even"] and common["world_size"] > 1,
             pin_memory=common["pin_memory"],
             transform=common["transform"],
             **shape,
         )
         self._epoch = 0
-        self._under_way: weakref.ref[Epoch] | None = None
+        # Iterations that have not ended, the newest last.
+        self._under_way: list[weakref.ref[Epoch]] = []
         # Where an iteration stood that was left early, and one that was resumed and not begun yet.
         self._left: dict[str, Any] | None = None
-        self._resumed: Any = None
+        self._resumed: _graphmill.Batches | None = None
         self._process = os.getpid()
-        self._core = self._make()
+        self._core: _graphmill.Loader | None = self._make()
 
-    def __new__(cls, *arguments: Any, **named: Any) -> "Loader":
+    _made_of: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def __new__(cls, *arguments: Any, **named: Any) -> Self:
         loader = super().__new__(cls)
         loader._made_of = arguments, named
         return loader
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return _remake, (type(self), *self._made_of)
 
-    def _make(self) -> Any:
+    def _make(self) -> _graphmill.Loader:
         return self.data._native.loader(self._config, self._seeds, **self._options)
 
     @property
-    def _native(self) -> Any:
+    def _native(self) -> _graphmill.Loader:
         if self._process != os.getpid():
             # A forked child has none of its parent's threads and connections.
             self._core, self._resumed, self._process = self._make(), None, os.getpid()
@@ -136,7 +139,7 @@ class Loader:
             self._epoch += 1
         self._left = None
         epoch = Epoch(self, batches)
-        self._under_way = weakref.ref(epoch)
+        self._under_way.append(epoch._reference)
         return epoch
 
     def _check_worker(self) -> None:
@@ -151,9 +154,12 @@ class Loader:
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the loader stands: after the last batch that was handed out. A batch that failed was not."""
+        """Where the loader stands: after the last batch that was handed out. A batch that failed was not.
+
+        Of several iterations at once it is the newest that has not ended.
+        """
         native = self._native
-        epoch = self._under_way() if self._under_way is not None else None
+        epoch = self._newest()
         if self._resumed is not None:
             state = self._resumed.state()
         elif epoch is not None:
@@ -162,7 +168,10 @@ class Loader:
             return dict(self._left)
         else:
             state = native.state(self._epoch)
-        return json.loads(state)
+        return _parsed(state)
+
+    def _newest(self) -> "Epoch | None":
+        return next((epoch for reference in reversed(self._under_way) if (epoch := reference()) is not None), None)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration go on from a state of this loader, or of one like it with any number of ranks."""
@@ -175,20 +184,23 @@ class Loader:
                 raise
             raise ValueError("this is not the state of a loader: give what state_dict returned") from None
         self._epoch = state["epoch"] + 1
-        self._under_way = self._left = None
+        self._under_way, self._left = [], None
 
     def close(self) -> None:
         """Stops what is under way, and lets go of it."""
-        epoch = self._under_way() if self._under_way is not None else None
-        if epoch is not None:
-            epoch._batches = None
-        self._core = self._resumed = self._under_way = None
+        for reference in self._under_way:
+            if (epoch := reference()) is not None:
+                epoch._batches = None
+        self._core = self._resumed = None
+        self._under_way = []
         self._process = os.getpid()
 
-    def __enter__(self) -> "Loader":
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -198,13 +210,14 @@ class Loader:
 class Epoch:
     """The batches of one epoch. After a batch that failed the others follow."""
 
-    def __init__(self, loader: Loader, batches: Any):
+    def __init__(self, loader: Loader, batches: _graphmill.Batches):
         self._loader = loader
-        self._batches = batches
+        self._reference = weakref.ref(self)
+        self._batches: _graphmill.Batches | None = batches
         self._assemble = loader._assemble
         # The rounds of batches that came, but were not handed out.
         self._failed: set[int] = set()
-        state = json.loads(batches.state())
+        state = _parsed(batches.state())
         self._rounds = _number_handed_out(state) + len(batches)
 
     def __iter__(self) -> Iterator[Any]:
@@ -228,17 +241,17 @@ class Epoch:
     def __len__(self) -> int:
         return len(self._open())
 
-    def __del__(self):
+    def __del__(self) -> None:
         if getattr(self, "_loader", None) is not None:
             self._end(over=False)
 
-    def _open(self) -> Any:
+    def _open(self) -> _graphmill.Batches:
         if self._batches is None:
             raise ValueError("this loader is closed")
         return self._batches
 
     def _state(self) -> dict[str, Any]:
-        state = json.loads(self._open().state())
+        state = _parsed(self._open().state())
         if self._failed:
             # As if they had not come: those after them came ahead.
             first, ahead = min(self._failed), set(state["ahead"])
@@ -249,11 +262,13 @@ class Epoch:
         return state
 
     def _end(self, over: bool) -> None:
-        """Tells the loader where this stood, unless another iteration has begun."""
+        """Tells the loader where this stood, unless it asks another iteration."""
         under_way = self._loader._under_way
-        if under_way is None or under_way() not in (self, None):
+        others = [reference for reference in under_way if reference is not self._reference]
+        known = len(others) < len(under_way)
+        self._loader._under_way = others
+        if not known or self._loader._newest() is not None:
             return
-        self._loader._under_way = None
         # An epoch that is over is left behind, unless some of its batches failed.
         if self._batches is not None and self._loader._process == os.getpid():
             try:
@@ -270,8 +285,8 @@ class NeighborLoader(Loader):
     Args:
         data: The dataset.
         num_neighbors: Neighbours per node in each hop, -1 for all; or a dict of such lists by edge type.
-        input_nodes: A split, ids, a mask, or ``None`` for all nodes; of a heterogeneous dataset a node type, or a pair of
-            node type and any of those.
+        input_nodes: A split, ids, a mask, ids per server (a list, or a dict by number), or ``None`` for all nodes; of a
+            heterogeneous dataset a node type, or a pair, or a dict of one entry, of node type and any of those.
         **common: See ``docs/python.md``.
     """
 
@@ -329,13 +344,13 @@ class PPRLoader(Loader):
     ):
         _check(data)
         arguments = _arguments.common(common)
-        for name in ("replace", "weight_attr"):
-            if arguments[name]:
+        for name, given in (("replace", arguments["replace"]), ("weight_attr", arguments["weight_attr"])):
+            if given:
                 raise ValueError(f"PPRLoader draws no edges, so that {name} means nothing; leave it out")
         seeds = _arguments.nodes(data, input_nodes)
         ppr = {
             "alpha": _arguments.number(alpha, "alpha", 0.001, 1), "eps": _arguments.number(eps, "eps", 1e-12),
-            "top_up": bool(top_up), "max_nodes": _arguments.budget(data, max_ppr_nodes),
+            "top_up": _arguments.flag(top_up, "top_up"), "max_nodes": _arguments.budget(data, max_ppr_nodes),
             "neighbors_per_hop": whole(num_neighbors_per_hop, "num_neighbors_per_hop", 1, _arguments.MOST),
         }  # fmt: skip
         super().__init__(data, {"nodes": {"type": seeds.type}}, {"ppr": ppr}, seeds, arguments, {"task": "nodes"})
@@ -369,7 +384,7 @@ class LinkNeighborLoader(Loader):
         arguments = _arguments.common(common)
         seeds = _arguments.links(data, edge_label_index, edge_label)
         negatives = NegativeSampling.cast(neg_sampling)
-        if neg_sampling_ratio:
+        if neg_sampling_ratio is not None and _arguments.number(neg_sampling_ratio, "neg_sampling_ratio", 0) > 0:
             if negatives is not None:
                 raise ValueError("give neg_sampling or neg_sampling_ratio, not both")
             negatives = NegativeSampling("binary", neg_sampling_ratio)
@@ -384,7 +399,7 @@ class LinkNeighborLoader(Loader):
             seeds = seeds._replace(seeds=(src, dst, classes - 1 if len(classes) and classes.min() > 0 else classes))
         shape = {
             "task": "links", "link_labels": label_type,
-            "one_negative": triplet and negatives.amount == 1,
+            "one_negative": negatives is not None and not binary and negatives.amount == 1,
         }  # fmt: skip
         task = {"links": {"type": seeds.type, "negatives": negatives and negatives._config()}}
         expand = {"neighbors": _steps(data, num_neighbors, arguments)}
@@ -397,7 +412,7 @@ class AnchorLinkLoader(Loader):
     Args:
         data: The dataset.
         num_neighbors: As for :class:`NeighborLoader`.
-        input_nodes: The anchors: a split, ids, a mask, or ``None`` for all nodes of their type.
+        input_nodes: The anchors: a split, ids, a mask, ids per server, or ``None`` for all nodes of their type.
         positive: The label edge type from anchors to what they should be linked to, or several.
         negative: The label edge type to what they should not, one for each positive type.
         max_labels: The most labels of an anchor and edge type.
@@ -424,8 +439,9 @@ class AnchorLinkLoader(Loader):
         for edge_type in [*positives, *filter(None, negatives)]:
             data._edge(edge_type)
         anchor = positives[0][0]
+        input_nodes = _arguments.pair_of_type(input_nodes)
         typed = isinstance(input_nodes, (tuple, list)) and len(input_nodes) == 2 and isinstance(input_nodes[0], str)
-        named = isinstance(input_nodes, str) and input_nodes in data.node_types
+        named = isinstance(input_nodes, str) and input_nodes in (data.node_types or ())
         if (typed and input_nodes[0] != anchor) or (named and input_nodes != anchor):
             raise ValueError(f"anchors are of type {anchor!r}, where {positives[0]} begins, not {input_nodes!r}")
         seeds = _arguments.nodes(data, input_nodes if typed or named else (anchor, input_nodes))
@@ -439,17 +455,23 @@ class AnchorLinkLoader(Loader):
         super().__init__(data, task, expand, seeds, arguments, {"task": "anchors", "supervision": positives})
 
 
-def _remake(cls: type[Loader], arguments: tuple, named: dict[str, Any]) -> Loader:
+def _remake(cls: type[Loader], arguments: tuple[Any, ...], named: dict[str, Any]) -> Loader:
     return cls(*arguments, **named)
 
 
+def _parsed(state: str) -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads(state)
+    return parsed
+
+
 def _number_handed_out(state: dict[str, Any]) -> int:
-    return state["rounds"] + len(state["ahead"])
+    rounds: int = state["rounds"]
+    return rounds + len(state["ahead"])
 
 
 def _handed_out(before: str, after: str) -> set[int]:
     """The rounds that one state has and an earlier one has not."""
-    earlier, later = json.loads(before), json.loads(after)
+    earlier, later = _parsed(before), _parsed(after)
     rounds = set(range(earlier["rounds"], later["rounds"])) | set(later["ahead"])
     return rounds - set(earlier["ahead"])
 
@@ -461,23 +483,21 @@ def _check(data: Any) -> None:
         raise TypeError(f"a loader takes a graphmill.Dataset, not {type(data).__name__}; {hint}")
 
 
-def _steps(data: Dataset, num_neighbors: Any, common: Common) -> dict[str, Any]:
+def _steps(data: Dataset, num_neighbors: Any, common: Settled) -> dict[str, Any]:
     fanouts = _arguments.fanouts(data, num_neighbors)
     weighted = common["weight_attr"] is not None
     if weighted and not any(edge["weights"] for edge in _arguments.walked(data, fanouts)):
         raise ValueError(f"weight_attr is {common['weight_attr']!r}, but no edge type that is walked has weights")
-    return {"fanouts": fanouts, "replace": bool(common["replace"]), "weighted": weighted}
+    return {"fanouts": fanouts, "replace": common["replace"], "weighted": weighted}
 
 
-def _config(data: Dataset, task: dict[str, Any], expand: dict[str, Any], common: Common) -> dict[str, Any]:
+def _config(data: Dataset, task: dict[str, Any], expand: dict[str, Any], common: Settled) -> dict[str, Any]:
     """A sampler's configuration (``docs/sampling.md``, section 9)."""
-    if common["direction"] not in (None, "in", "out"):
-        raise ValueError(f"direction is {common['direction']!r}, expected \"in\" or \"out\"")
     node_features, edge_features = _arguments.features(data, common["features"])
     config = {
-        "task": task, "expand": expand, "direction": common["direction"], "seed": int(common["seed"]),
+        "task": task, "expand": expand, "direction": common["direction"], "seed": common["seed"],
         "features": node_features, "edge_features": edge_features,
-        "labels": bool(common["labels"]) and any(node["label"] for node in data._about["nodes"]),
+        "labels": common["labels"] and any(node["label"] for node in data._about["nodes"]),
     }  # fmt: skip
     if "ppr" in expand:
         return {**config, "edge_features": []}

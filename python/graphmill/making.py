@@ -1,7 +1,6 @@
 """Datasets from arrays, tensors and torch_geometric's objects."""
 
 import json
-import os
 import re
 import tempfile
 import warnings
@@ -12,8 +11,19 @@ from typing import Any
 import numpy as np
 
 from graphmill import _graphmill
-from graphmill._convert import LARGEST, SPLITS, is_tensor, mask_to_ids, to_ids, to_numpy, too_large, whole
-from graphmill.dataset import Dataset, EdgeType
+from graphmill._convert import (
+    LARGEST,
+    SPLITS,
+    Array,
+    File,
+    is_tensor,
+    mask_to_ids,
+    to_ids,
+    to_numpy,
+    too_large,
+    whole,
+)
+from graphmill.dataset import Dataset, EdgeType, to_edge_type
 from graphmill.dataset import open as open_dataset
 
 # Element types that a dataset has; others are widened.
@@ -35,7 +45,7 @@ def from_edges(
     src: Any,
     dst: Any = None,
     *,
-    out: str | os.PathLike,
+    out: File,
     num_nodes: int | Mapping[str, int] | None = None,
     x: Any = None,
     y: Any = None,
@@ -66,30 +76,32 @@ def from_edges(
         parts: The number of partitions.
     """
     splits = {"train": train, "val": val, "test": test}
+    labels = [to_edge_type(one) for one in label_edges]
     graph = _Graph()
     if isinstance(src, Mapping):
         if dst is not None:
             raise ValueError("src is a dict by edge type, which has the targets too; leave dst out")
-        for argument, given in (("x", x), ("y", y), ("num_nodes", num_nodes), ("edge_attr", edge_attr), *splits.items()):
+        by_type = {"x": x, "y": y, "num_nodes": num_nodes, "edge_attr": edge_attr, "edge_weight": edge_weight, **splits}
+        for argument, given in by_type.items():
             if given is not None and not isinstance(given, Mapping):
                 raise ValueError(f"{argument} is {type(given).__name__}, expected a dict by type, as src is")
-        edges = {_checked_type(name): ends for name, ends in src.items()}
-        named = [name for given in (x, y, num_nodes, *splits.values()) for name in given or ()]
+        edges = {to_edge_type(name): ends for name, ends in src.items()}
+        named = [name for given in (x, y, num_nodes, *splits.values()) if isinstance(given, Mapping) for name in given]
         for name in dict.fromkeys([*(end for one in edges for end in (one[0], one[2])), *named]):
             of = {split: given[name] for split, given in splits.items() if given and name in given}
-            count = (num_nodes or {}).get(name)
+            count = num_nodes.get(name) if isinstance(num_nodes, Mapping) else None
             graph.add_nodes(name, count, _by_name("x", (x or {}).get(name)), (y or {}).get(name), of)
-        unknown = {_checked_type(name) for name in [*(edge_attr or {}), *(edge_weight or {}), *label_edges]} - set(edges)
+        unknown = {to_edge_type(name) for name in [*(edge_attr or {}), *(edge_weight or {}), *labels]} - set(edges)
         if unknown:
             raise ValueError(f"there are no edges of type {sorted(unknown)[0]}; there are: {sorted(edges)}")
         for name, ends in edges.items():
             features = _by_name("edge_attr", (edge_attr or {}).get(name))
-            label = name in [tuple(one) for one in label_edges]
-            graph.add_edges(name, *ends, features, (edge_weight or {}).get(name), label)
+            sources, targets = _both(ends, name)
+            graph.add_edges(name, sources, targets, features, (edge_weight or {}).get(name), name in labels)
     else:
         if dst is None:
             raise ValueError("dst is missing: give the target of each edge")
-        if label_edges:
+        if labels:
             raise ValueError("label_edges names edge types, which only a heterogeneous graph has; give src as a dict")
         of = {split: given for split, given in splits.items() if given is not None}
         graph.add_nodes(None, num_nodes, _by_name("x", x), y, of)
@@ -98,7 +110,7 @@ def from_edges(
 
 
 def from_pyg(
-    data: Any, *, out: str | os.PathLike, label_edges: Sequence[EdgeType] = (), parts: int = 1
+    data: Any, *, out: File, label_edges: Sequence[EdgeType] = (), parts: int = 1
 ) -> Dataset:
     """Makes a dataset from ``torch_geometric``'s ``Data`` or ``HeteroData``, and opens it.
 
@@ -116,7 +128,7 @@ def from_pyg(
     if not hasattr(data, "node_stores") or not hasattr(data, "edge_stores"):
         raise TypeError(f"from_pyg takes torch_geometric's Data or HeteroData, not {type(data).__name__}")
     graph = _Graph()
-    labels = {tuple(one) for one in label_edges}
+    labels = {to_edge_type(one) for one in label_edges}
     left_out = [str(key) for key in getattr(data, "_global_store", ())]
     for store in data.node_stores:
         name = getattr(store, "_key", None)
@@ -156,7 +168,8 @@ def from_pyg(
                 weight = value
             else:
                 features[key] = value
-        graph.add_edges(name, *store.edge_index, features, weight, name in labels)
+        sources, targets = _both(store.edge_index, name)
+        graph.add_edges(name, sources, targets, features, weight, name in labels)
     if missing := labels - set(graph.edge_types):
         raise ValueError(f"there are no edges of type {sorted(missing)[0]}; there are: {graph.edge_types}")
     if left_out:
@@ -184,7 +197,7 @@ def _in_columns(data: Any, key: str, value: Any) -> bool:
     return getattr(value, "ndim", 0) > 1 and data.__cat_dim__(key, value) == -1
 
 
-def _mask(value: Any, count: int | None, what: str) -> np.ndarray:
+def _mask(value: Any, count: int | None, what: str) -> Array:
     """A mask as booleans, also where it was kept as numbers."""
     mask = to_numpy(value)
     if mask.ndim and count is not None and len(mask) != count:
@@ -204,11 +217,13 @@ class _Graph:
         self.edge_types: list[EdgeType] = []
         # By node type: how many nodes are said to be there, how many the ends of edges tell of, and the splits.
         self.counts: dict[str | None, int] = {}
-        self.ends: dict[str | None, list[tuple[str, np.ndarray]]] = {}
-        self.splits: list[tuple[str | None, str, str, np.ndarray]] = []
+        self.ends: dict[str | None, list[tuple[str, Array]]] = {}
+        self.splits: list[tuple[str | None, str, str, Array]] = []
         self.node_features: set[str] = set()
 
-    def add_nodes(self, name: str | None, count: int | None, features: dict, y: Any, splits: dict) -> None:
+    def add_nodes(
+        self, name: str | None, count: Any, features: Mapping[str, Any], y: Any, splits: Mapping[str, Any]
+    ) -> None:
         what = "nodes" if name is None else f"nodes of {name!r}"
         place = f"nodes{len(self.nodes)}"
         lines = ["[[nodes]]"] + ([] if name is None else [f"type = {json.dumps(name)}"])
@@ -243,7 +258,7 @@ class _Graph:
         self.nodes.append("\n".join(lines))
 
     def add_edges(
-        self, name: EdgeType | None, src: Any, dst: Any, features: dict, weight: Any, label: bool
+        self, name: EdgeType | None, src: Any, dst: Any, features: Mapping[str, Any], weight: Any, label: bool
     ) -> None:
         what = "edges" if name is None else f"edges of {name}"
         place = f"edges{len(self.edges)}"
@@ -289,7 +304,7 @@ class _Graph:
         self.arrays[f"{file}.npy"] = value
         return f"{key} = {{ files = \"{file}.npy\", dtype = \"{dtype}\"{further} }}"
 
-    def write(self, out: str | os.PathLike, parts: int) -> Dataset:
+    def write(self, out: File, parts: int) -> Dataset:
         out = Path(out)
         if out.exists():
             raise FileExistsError(f"{out} exists already; remove it or choose another place")
@@ -334,7 +349,7 @@ def _without_files(text: str, folder: str) -> str:
     return re.sub(r"^(nodes|edges)\d+(-\w+)?\.np[yz]: |(;|,) fix it, or skip bad rows with --on-error skip", "", text)
 
 
-def _check_names(features: dict, what: str, taken: frozenset[str]) -> None:
+def _check_names(features: Mapping[Any, Any], what: str, taken: frozenset[str]) -> None:
     for name in features:
         if not isinstance(name, str):
             raise ValueError(f"a feature of {what} is called {name!r}, expected a name")
@@ -342,7 +357,7 @@ def _check_names(features: dict, what: str, taken: frozenset[str]) -> None:
             raise ValueError(f"a feature of {what} is called {name!r}, as a part of batches is; rename it")
 
 
-def to_numpy_rows(value: Any, what: str = "an array") -> tuple[np.ndarray, str]:
+def to_numpy_rows(value: Any, what: str = "an array") -> tuple[Array, str]:
     """An array that a dataset can hold, and its element type there."""
     if is_tensor(value) and str(value.dtype) == "torch.bfloat16":
         return to_numpy(value.float()), "bf16"
@@ -366,7 +381,11 @@ def _by_name(name: str, given: Any) -> dict[str, Any]:
     return dict(given) if isinstance(given, Mapping) else {name: given}
 
 
-def _checked_type(name: Any) -> EdgeType:
-    if isinstance(name, (tuple, list)) and len(name) == 3 and all(isinstance(part, str) for part in name):
-        return tuple(name)
-    raise ValueError(f"{name!r} is not an edge type; write (source, relation, target)")
+def _both(ends: Any, name: EdgeType | None) -> tuple[Any, Any]:
+    """Sources and targets."""
+    what = "edges" if name is None else f"edges of {name}"
+    try:
+        sources, targets = ends
+    except (TypeError, ValueError):
+        raise ValueError(f"{what} are {type(ends).__name__}, expected sources and targets") from None
+    return sources, targets

@@ -21,6 +21,8 @@ from torch_geometric.sampler import (
 )
 
 from graphmill import _arguments, loaders
+from graphmill._convert import Array
+from graphmill.batch import reversed_type
 from graphmill.dataset import Dataset, EdgeType
 
 
@@ -57,7 +59,7 @@ class FeatureStore(pyg.FeatureStore):
 
     def get_all_tensor_attrs(self) -> list[pyg.TensorAttr]:
         """The features and labels of all node types."""
-        attrs = []
+        attrs: list[pyg.TensorAttr] = []
         for node in self._data._about["nodes"]:
             type_ = None if self._data.homogeneous else node["name"]
             names = [name for name, _, _ in node["features"]] + (["y"] if node["label"] is not None else [])
@@ -140,7 +142,7 @@ class Sampler(BaseSampler):
         once, output = self._sample(task, (index.row.numpy(), index.col.numpy(), None))
         if "src_index" in once:
             targets = once["dst_neg_index"]
-            targets = targets[:, 0] if negatives.amount == 1 else targets
+            targets = targets[:, 0] if negatives is not None and negatives.amount == 1 else targets
             output.metadata = (index.input_id, once["src_index"], once["dst_pos_index"], targets, None)
             return output
         label = index.label
@@ -151,12 +153,12 @@ class Sampler(BaseSampler):
         output.metadata = (index.input_id, once["edge_label_index"], label, None)
         return output
 
-    def _sample(self, task: dict[str, Any], seeds: Any) -> tuple[dict, SamplerOutput | HeteroSamplerOutput]:
+    def _sample(self, task: dict[str, Any], seeds: Any) -> tuple[dict[Any, Any], SamplerOutput | HeteroSamplerOutput]:
         config = json.dumps(loaders._config(self._data, task, self._expand, self._common))
         seeds = tuple(_words(part) for part in seeds) if isinstance(seeds, tuple) else _words(seeds)
         count = len(seeds[0] if isinstance(seeds, tuple) else seeds)
         loader = self._data._native.loader(
-            config, seeds, output="torch", positions=False, batch_size=max(count, 1), shuffle=False, drop_last=False,
+            config, seeds, output="torch", positions=False, batch_size=max(count, 1), shuffle=False, drop_last=False, seed_order="global",
             threads=0, ordered=True, prefetch=1, rank=0, world_size=1, even=False,
         )  # fmt: skip
         # A draw depends on the seed and the epoch, so that each call is an epoch of its own.
@@ -166,9 +168,10 @@ class Sampler(BaseSampler):
         return once, _homogeneous(nodes, edges) if self._data.homogeneous else _heterogeneous(nodes, edges, reverse)
 
 
-def _homogeneous(nodes: dict[str, dict], edges: dict[EdgeType, dict]) -> SamplerOutput:
+def _homogeneous(nodes: dict[str, dict[str, Any]], edges: dict[EdgeType, dict[str, Any]]) -> SamplerOutput:
     (node,) = nodes.values()
-    edge = next(iter(edges.values()), {"edge_index": torch.empty((2, 0), dtype=torch.long), "num_sampled_edges": []})
+    none: dict[str, Any] = {"edge_index": torch.empty((2, 0), dtype=torch.long), "num_sampled_edges": []}
+    edge = next(iter(edges.values()), none)
     row, col = edge["edge_index"]
     return SamplerOutput(
         node=node["n_id"],
@@ -180,10 +183,10 @@ def _homogeneous(nodes: dict[str, dict], edges: dict[EdgeType, dict]) -> Sampler
     )
 
 
-def _heterogeneous(nodes: dict[str, dict], edges: dict[EdgeType, dict], reverse: bool) -> HeteroSamplerOutput:
-    from graphmill.batch import _reversed
-
-    edges = {_reversed(key): value for key, value in edges.items()} if reverse else edges
+def _heterogeneous(
+    nodes: dict[str, dict[str, Any]], edges: dict[EdgeType, dict[str, Any]], reverse: bool
+) -> HeteroSamplerOutput:
+    edges = {reversed_type(key): value for key, value in edges.items()} if reverse else edges
     return HeteroSamplerOutput(
         node={key: value["n_id"] for key, value in nodes.items()},
         row={key: value["edge_index"][0] for key, value in edges.items()},
@@ -198,7 +201,7 @@ def _words(array: Any) -> Any:
     return None if array is None else np.ascontiguousarray(array, dtype=np.int64)
 
 
-def _ids(index: Any, count: int) -> np.ndarray | None:
+def _ids(index: Any, count: int) -> Array | None:
     if index is None or (isinstance(index, slice) and index == slice(None)):
         return None
     if isinstance(index, slice):
@@ -206,6 +209,6 @@ def _ids(index: Any, count: int) -> np.ndarray | None:
     return np.atleast_1d(np.asarray(index))
 
 
-def _tensor(array: np.ndarray, dtype: str = "") -> Tensor:
+def _tensor(array: Array, dtype: str = "") -> Tensor:
     tensor = torch.from_numpy(array)
     return tensor.view(torch.bfloat16) if dtype == "bf16" else tensor

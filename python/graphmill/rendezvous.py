@@ -11,21 +11,18 @@ A coordinator (``graphmill rendezvous serve``) forms the rounds::
 
 import contextlib
 import ipaddress
-import os
+import re
 import socket
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from graphmill._convert import credentials
+from graphmill._convert import File, credentials
 from graphmill._graphmill import Member, RendezvousClosed, RendezvousGracefulExit, RendezvousTimeout
 from graphmill._graphmill import Store as _Store
 
 __all__ = ["Rendezvous", "RendezvousClosed", "RendezvousGracefulExit", "RendezvousTimeout", "Round", "Store"]
 
-# Where rank 0 says how it is reached.
-_MASTER = "graphmill/master"
 # Seconds that a store's answer may take, unless told otherwise.
 _WAIT = 300.0
 
@@ -120,6 +117,7 @@ class Rendezvous:
 
     Args:
         url: Where the coordinator is, ``"host:port"``; several as ``"host:port,host:port"``; the run may follow, ``"host:port/run"``.
+            A Unix socket is ``"unix:/path"`` or ``"unix:/path//run"``; ``"etcd://host:2379/run"`` finds the coordinator that leads.
         run: The name of the run.
         min_nodes: The fewest participants of a round.
         max_nodes: The most; who comes later is a spare.
@@ -154,27 +152,32 @@ class Rendezvous:
         expected: int | None = None,
         stable_ranks: bool = True,
         local_addr: str | None = None,
-        token: str | os.PathLike | None = None,
-        tls: str | os.PathLike | Mapping[str, str | os.PathLike] | None = None,
+        token: File | None = None,
+        tls: File | Mapping[str, File] | None = None,
     ):
         counts = {
             "min_nodes": min_nodes, "max_nodes": max_nodes, "keep_alive_max_attempt": keep_alive_max_attempt,
-            "expected": expected,
+            **({} if expected is None else {"expected": expected}),
         }  # fmt: skip
         for name, value in counts.items():
-            whole = isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**32
-            if not whole and not (name == "expected" and value is None):
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < 2**32:
                 raise ValueError(f"{name} is {value!r}, expected a whole number, 1 or more")
         text, file, files = credentials(token, tls)
         self._local_addr = local_addr or own_address(url)
+        times = {
+            "join_timeout": join_timeout, "last_call_timeout": last_call_timeout, "close_timeout": close_timeout,
+            "heartbeat_timeout": heartbeat_timeout, "keep_alive_interval": keep_alive_interval,
+        }  # fmt: skip
+        for name, time in times.items():
+            if not isinstance(time, (int, float)) or isinstance(time, bool):
+                raise ValueError(f"{name} is {time!r}, expected seconds")
         self._join_timeout = float(join_timeout)
-        # Who does not hear of rank 0 for so long has lost it.
-        self._patience = keep_alive_interval * keep_alive_max_attempt + heartbeat_timeout
         self._member = Member(
             url, run, self._local_addr, join_timeout=self._join_timeout, last_call_timeout=float(last_call_timeout),
             close_timeout=float(close_timeout), heartbeat_timeout=float(heartbeat_timeout),
             keep_alive_interval=float(keep_alive_interval), stable_ranks=stable_ranks, token=text, token_file=file,
-            tls=files, **counts,
+            tls=files, min_nodes=min_nodes, max_nodes=max_nodes, keep_alive_max_attempt=keep_alive_max_attempt,
+            expected=expected,
         )  # fmt: skip
 
     @property
@@ -202,33 +205,27 @@ class Rendezvous:
             RendezvousClosed: The run is closed.
             RendezvousGracefulExit: It is, and this member was a spare that was never needed.
             RendezvousTimeout: No round was complete in time.
+            RuntimeError: Another thread is joining as this member, or has let it leave meanwhile.
             ConnectionError: No coordinator answers.
             PermissionError: The token is missing or wrong.
             ValueError: The run has other settings.
         """
-        return self._next(lambda: master_port or _free_port())
+        return self._next(lambda: master_port or _free_port(), self._join_timeout)
 
-    def _next(self, host: Callable[[], int]) -> Round:
-        """As :meth:`next_rendezvous`; rank 0 calls ``host`` for a port."""
-        deadline = None
-        while True:
-            number, rank, world_size, native = self._member.next_rendezvous()
-            store = Store(native)
-            deadline = deadline or time.monotonic() + self._join_timeout
-            if rank == 0:
-                store.set(_MASTER, f"{host()} {self._local_addr}")
-            try:
-                port, _, address = store.get(_MASTER, timeout=self._patience).decode().partition(" ")
-            except TimeoutError:
-                # Rank 0 has died, so there will be another round.
-                if time.monotonic() < deadline:
-                    continue
-                text = f"rank 0 of round {number} of run `{self.run}` has not said how it is reached"
-                raise RendezvousTimeout(text) from None
-            return Round(number, rank, world_size, store, address, int(port))
+    def _next(self, host: Callable[[], int], timeout: float) -> Round:
+        """As :meth:`next_rendezvous`, within ``timeout`` seconds; rank 0 calls ``host`` for a port."""
+        number, rank, world_size, native, address, port = self._member.next_rendezvous(host, timeout)
+        return Round(number, rank, world_size, Store(native), address, port)
+
+    def is_lost(self) -> bool:
+        """Whether this member must take itself for dead, because the coordinator has not heard of it for as long as its lease.
+
+        Its round goes on without it; :meth:`next_rendezvous` joins the next.
+        """
+        return self._member.is_lost()
 
     def num_nodes_waiting(self) -> int:
-        """How many wait for the next round."""
+        """How many wait for the next round; a member that was taken for dead counts itself."""
         return self._member.num_nodes_waiting()
 
     def is_closed(self) -> bool:
@@ -259,7 +256,9 @@ class Rendezvous:
 def own_address(url: str) -> str:
     """How others reach this host: loopback when the coordinator is there, else the address that faces the coordinator."""
     first = url.partition("://")[2] or url
-    first = first.partition("/")[0].split(",")[0].strip()
+    if first.startswith("unix:"):
+        return "127.0.0.1"
+    first = re.split("[/,?]", first, maxsplit=1)[0].strip()
     if first.startswith("["):
         host = first[1:].partition("]")[0]
     else:
@@ -274,7 +273,7 @@ def own_address(url: str) -> str:
         with socket.socket(family, kind) as probe:
             # Sends nothing; only finds the way.
             probe.connect(address)
-            found = probe.getsockname()[0]
+            found: str = probe.getsockname()[0]
         if not ipaddress.ip_address(found.partition("%")[0]).is_loopback:
             return found
     return socket.getfqdn()
@@ -283,7 +282,8 @@ def own_address(url: str) -> str:
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("", 0))
-        return probe.getsockname()[1]
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def _bytes(value: bytes | str) -> bytes:

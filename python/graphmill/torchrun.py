@@ -36,6 +36,8 @@ _log = logging.getLogger(__name__)
 
 # How long rank 0 keeps the store up for agents that are still at the exit barrier.
 _LINGER = 2.0
+# Seconds in which another round can be tried.
+_LEAST = 0.001
 # How long an agent tries to reach the store of rank 0, and waits for a value in it.
 _STORE_TIMEOUT = timedelta(seconds=60)
 
@@ -148,11 +150,14 @@ class Handler(RendezvousHandler):
 
     def _next(self) -> tuple[Round, dist.Store]:
         """The next round whose rank 0 can be reached, and its store."""
-        deadline = None
+        left = within = self._rendezvous._join_timeout
+        deadline = time.monotonic() + within
         while True:
             hosted: list[dist.TCPStore] = []
-            here = self._rendezvous._next(lambda: self._host(hosted))
-            deadline = deadline or time.monotonic() + self._rendezvous._join_timeout
+            here = self._rendezvous._next(lambda: self._host(hosted), left)
+            # Only a spare takes longer, and has all its time again.
+            if time.monotonic() >= deadline:
+                deadline = time.monotonic() + within
             # What was hosted for an earlier round is of no use to anyone.
             self._round, self._server = here, hosted[0] if hosted else None
             try:
@@ -160,7 +165,7 @@ class Handler(RendezvousHandler):
                     here.master_addr, here.master_port, is_master=False, wait_for_workers=False, timeout=_STORE_TIMEOUT
                 )
             except dist.DistError as error:
-                if time.monotonic() >= deadline:
+                if (left := deadline - time.monotonic()) < _LEAST:
                     at = f"{here.master_addr}:{here.master_port}"
                     raise RendezvousConnectionError(f"the store of rank 0 cannot be reached at {at}: {error}") from error
                 _log.warning("the store of rank 0 cannot be reached, so another round is tried: %s", error)

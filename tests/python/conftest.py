@@ -1,8 +1,12 @@
-"""What all tests share: the binary, and a place to make datasets in."""
+"""What all tests share: the binary, a place to make datasets in, and object servers."""
 
+import contextlib
+import functools
 import json
 import os
 import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,3 +81,38 @@ def workshop(tmp_path: Path, binary: Path) -> Workshop:
 @pytest.fixture(params=["law", "binary"])
 def sampler(request, workshop: Workshop) -> LawSampler | BinarySampler:
     return LawSampler() if request.param == "law" else BinarySampler(workshop)
+
+
+@pytest.fixture
+def runtime_folder(monkeypatch) -> Iterator[Path]:
+    """A place for the locks and sockets of object servers that is this test's own; short, as paths of sockets must be."""
+    with tempfile.TemporaryDirectory(prefix="gm-") as folder:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def redis() -> Iterator[Callable[[], str]]:
+    """Starts a Redis server the first time that its address is asked for."""
+    # Here and below: tests of the binary alone need no package.
+    import stores
+
+    with contextlib.ExitStack() as stack:
+        yield functools.cache(lambda: stack.enter_context(stores.redis_server()))
+
+
+@pytest.fixture(params=["unix", "unix-copied", "tcp", "tcp-copied", "redis"])
+def config(request, runtime_folder: Path, redis: Callable[[], str]) -> dict:
+    """What a connector to an object store is made with, once for each transport."""
+    import stores
+
+    return stores.settings(request.param, runtime_folder, redis)
+
+
+@pytest.fixture
+def connector(config: dict) -> Iterator:
+    """A connector to an object store, once for each transport; its server ends with it."""
+    import stores
+
+    with stores.connected(config) as connector:
+        yield connector

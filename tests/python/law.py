@@ -67,9 +67,9 @@ def name(edge_type) -> int:
 # Section 2: which seeds make which batch
 
 
-def order(n: int, seed: int, epoch: int) -> list[int]:
-    """The permutation of `0..n` that a shuffled epoch follows."""
-    key = stream(seed, LAW, SHUFFLE, epoch)
+def order(n: int, seed: int, epoch: int, *partition: int) -> list[int]:
+    """The permutation of `0..n` that a shuffled epoch follows, or the list of a partition in it."""
+    key = stream(seed, LAW, SHUFFLE, epoch, *partition)
     if n <= SMALL:
         return [swap_or_not(i, n, key) for i in range(n)]
     half = -(-(n - 1).bit_length() // 2)
@@ -102,6 +102,27 @@ def feistel(v: int, half: int, round_keys: list[int]) -> int:
 
 def total_batches(n: int, batch_size: int, drop_last: bool) -> int:
     return n // batch_size if drop_last else -(-n // batch_size)
+
+
+def cuts(n: int, seed: int, epoch: int, batch_size: int, shuffle: bool, drop_last: bool) -> list[list[int]]:
+    """The positions of every batch, in global order."""
+    followed = order(n, seed, epoch) if shuffle else list(range(n))
+    return [followed[g * batch_size : (g + 1) * batch_size] for g in range(total_batches(n, batch_size, drop_last))]
+
+
+def cuts_by_partition(
+    owners: list[int], seed: int, epoch: int, batch_size: int, shuffle: bool, drop_last: bool
+) -> list[list[int]]:
+    """The positions of every batch, in partition order; `owners` are the partitions of the elements."""
+    standing = []
+    for p in sorted(set(owners)):
+        members = [i for i, owner in enumerate(owners) if owner == p]
+        followed = order(len(members), seed, epoch, p) if shuffle else range(len(members))
+        total = total_batches(len(members), batch_size, drop_last)
+        for k in range(total):
+            cut = [members[i] for i in followed[k * batch_size : (k + 1) * batch_size]]
+            standing.append((Fraction(2 * k + 1, total), p, cut))
+    return [cut for _, _, cut in sorted(standing)]
 
 
 def places(total: int, rank: int, world_size: int, even: bool, drop_last: bool, start: int) -> list[tuple[int, bool]]:
@@ -320,12 +341,27 @@ class Law:
         self.edge_set = cache(self._edge_set)
         self.node_table = cache(self._node_table)
 
-    def batches(self, seeds: list, epoch=0, batch_size=None, shuffle=False, drop_last=False) -> list[dict]:
+    def batches(
+        self, seeds: list, epoch=0, batch_size=None, shuffle=False, drop_last=False, seed_order="global"
+    ) -> list[dict]:
         """The batches of an epoch of one rank."""
         size = batch_size or len(seeds)
-        positions = order(len(seeds), self.seed, epoch) if shuffle else range(len(seeds))
-        cuts = [positions[g * size : (g + 1) * size] for g in range(total_batches(len(seeds), size, drop_last))]
-        return [self.batch([seeds[i] for i in cut], epoch, g, list(cut)) for g, cut in enumerate(cuts)]
+        if seed_order == "global":
+            made = cuts(len(seeds), self.seed, epoch, size, shuffle, drop_last)
+        else:
+            made = cuts_by_partition(self._owners(seeds), self.seed, epoch, size, shuffle, drop_last)
+        return [self.batch([seeds[i] for i in cut], epoch, g, cut) for g, cut in enumerate(made)]
+
+    def _owners(self, seeds: list) -> list[int]:
+        """The partitions that own the elements of a seed list; a pair's is its source's."""
+        if self.task == "nodes":
+            type = self.task_options.get("type") or self.types[0]
+        elif self.task == "links":
+            type = self._edge_type(self.task_options.get("type"))[0]
+        else:
+            type = self._edge_type(self.task_options["supervision"][0].get("positive"))[0]
+        sources = [seed[0] if isinstance(seed, (tuple, list)) else seed for seed in seeds]
+        return self.dataset.nodes[type].owner[sources].tolist()
 
     def batch(self, seeds: list, epoch: int, g: int, positions: list[int] | None = None, repeated=False) -> dict:
         """The batch of these elements of the seed list, in the shape of section 10; they stand there at `positions`."""

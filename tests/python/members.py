@@ -1,4 +1,4 @@
-"""Coordinators and members of runs, each a process, for the tests of the rendezvous."""
+"""Processes that do what they are told, and coordinators and members of runs among them."""
 
 import contextlib
 import json
@@ -38,11 +38,11 @@ def coordinator(binary: Path, *flags: str) -> Iterator[str]:
         yield server.wait().address
 
 
-class Member:
-    """A member in a process of its own."""
+class Worker:
+    """A Python process that answers lines of its input with lines: a kind, and a value or a message."""
 
-    def __init__(self, address: str, **settings: Any):
-        command = [sys.executable, "-c", SCRIPT, address, json.dumps(settings)]
+    def __init__(self, script: str, *arguments: str):
+        command = [sys.executable, "-c", script, *arguments]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.answers: queue.SimpleQueue = queue.SimpleQueue()
         threading.Thread(target=self._read, daemon=True).start()
@@ -52,7 +52,7 @@ class Member:
             self.answers.put(json.loads(line))
         self.answers.put(["ended", ""])
 
-    def ask(self, expression: str) -> "Member":
+    def ask(self, expression: str) -> "Worker":
         """Has it do something; :meth:`hear` tells what came of it."""
         self.process.stdin.write(expression + "\n")
         self.process.stdin.flush()
@@ -72,6 +72,16 @@ class Member:
         """Ends it without a word to anyone."""
         self.process.kill()
         self.process.wait()
+        # What was not sent goes nowhere.
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+
+
+class Member(Worker):
+    """A member in a process of its own."""
+
+    def __init__(self, address: str, **settings: Any):
+        super().__init__(SCRIPT, address, json.dumps(settings))
 
 
 @contextlib.contextmanager
@@ -84,4 +94,3 @@ def members(address: str, count: int, **settings: Any) -> Iterator[list[Member]]
     finally:
         for member in made:
             member.kill()
-            member.process.stdin.close()

@@ -47,6 +47,15 @@ def heterogeneous(out: Path, parts: int = 1) -> graphmill.Dataset:
     )  # fmt: skip
 
 
+def mapping(address: int) -> str | None:
+    """The file that memory is mapped from: its number, if it is one that a server made."""
+    for line in open("/proc/self/maps"):
+        first, last = (int(bound, 16) for bound in line.split()[0].split("-"))
+        if first <= address < last:
+            return line.split()[4] if "/memfd:" in line else None
+    return None
+
+
 @contextlib.contextmanager
 def serving(binary: Path, dataset: Path, *flags: str, partitions: list[str] | None = None) -> Iterator[list["Server"]]:
     """Servers of a dataset, one for each list of partitions; they end with this."""
@@ -68,6 +77,10 @@ class Server:
     def __init__(self, command: list):
         self.command = [str(word) for word in [*command, "--until-stdin-closes"]]
         self.address = ""
+        # Of several addresses the one that others are given.
+        listens = [word for word in self.command if word.startswith("unix:")]
+        alone = len(listens) == self.command.count("--listen") > 0
+        self.listening = "listening on " if alone else "listening on 127.0.0.1:"
 
     def __enter__(self) -> "Server":
         self.process = subprocess.Popen(
@@ -78,7 +91,7 @@ class Server:
     def wait(self) -> "Server":
         """Waits until it says where it listens."""
         for line in self.process.stdout:
-            if line.startswith("listening on 127.0.0.1:"):
+            if line.startswith(self.listening):
                 self.address = line.split()[-1]
                 return self
         raise AssertionError(f"the server ended: {self.process.stderr.read()}")

@@ -2,9 +2,10 @@
 
     python tests/python/record_golden.py
 
-A file is one batch: how its dataset is made (`generate`: arguments of `graphmill generate`; or `fixture`: a path in the
-repository), `config`, `seeds` (ids or pairs), `epoch`, `g`, and the `batch` that must come out. Recording anew changes
-what is pinned: that is a new law version, unless a file is new.
+A file is one batch: how its dataset is made (`generate`: arguments of `graphmill generate`, and `partition`: those of
+`graphmill partition` where it is cut; or `fixture`: a path in the repository), `config`, `seeds` (ids or pairs), `epoch`,
+`g`, and the `batch` that must come out. All seeds are one batch, unless `cutting` says how they are cut into several. Recording
+anew changes what is pinned: that is a new law version, unless a file is new.
 """
 
 import json
@@ -20,6 +21,7 @@ GOLDEN = REPOSITORY / "tests" / "golden"
 KARATE = {"generate": ["karate", "--layout", "both", "--edge-ids"]}
 WEIGHTS = {"generate": ["karate", "--layout", "both", "--weights", "--seed", "5"]}
 NODE_WEIGHTS = {"generate": ["karate", "--layout", "both", "--node-weights", "--seed", "6"]}
+PARTS = {**KARATE, "partition": ["--parts", "3", "--method", "range"]}
 LIBRARY = {"fixture": "crates/graphmill-graph/tests/fixtures/v1/assigned"}
 WRITES, CITES, LIKES = ["author", "writes", "paper"], ["paper", "cites", "paper"], ["author", "likes", "paper"]
 
@@ -57,6 +59,18 @@ def golden() -> dict[str, dict]:
             neighbors([2]),
             [2, 0, 2],
         ),
+        "partition-order": {
+            **karate(neighbors([3, 2]), seeds=range(34), dataset=PARTS),
+            "cutting": {"batch_size": 4, "shuffle": True, "drop_last": False, "seed_order": "partition"},
+        },
+        "partition-order-links": {
+            **links({"triplet": {"amount": 2}}, [[i, 33 - i] for i in range(34)], dataset=PARTS),
+            "cutting": {"batch_size": 3, "shuffle": True, "drop_last": True, "seed_order": "partition"},
+        },
+        "partition-order-types": {
+            **library({"nodes": {"type": "paper"}}, neighbors([2]), [4, 0, 1, 3, 2, 4]),
+            "cutting": {"batch_size": 1, "shuffle": False, "drop_last": False, "seed_order": "partition"},
+        },
     }
 
 
@@ -86,11 +100,18 @@ def dataset_of(recipe: dict, folder: Path, binary: Path) -> Path:
         return REPOSITORY / recipe["fixture"]
     out = folder / "dataset"
     subprocess.run([binary, "generate", *recipe["generate"], "--out", out, "--quiet"], check=True, capture_output=True)
+    if "partition" in recipe:
+        whole, out = out, folder / "parts"
+        cut = [binary, "partition", whole, *recipe["partition"], "--out", out, "--quiet"]
+        subprocess.run(cut, check=True, capture_output=True)
     return out
 
 
 def batch_of(recipe: dict, dataset: Path) -> dict:
-    return Law(Dataset(dataset), recipe["config"]).batch(recipe["seeds"], recipe["epoch"], recipe["g"])
+    law = Law(Dataset(dataset), recipe["config"])
+    if "cutting" in recipe:
+        return law.batches(recipe["seeds"], recipe["epoch"], **recipe["cutting"])[recipe["g"]]
+    return law.batch(recipe["seeds"], recipe["epoch"], recipe["g"])
 
 
 def written(content: dict) -> str:

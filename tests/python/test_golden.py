@@ -29,5 +29,14 @@ def test_the_law_in_python_keeps_its_promise(pinned, tmp_path, binary):
 def test_the_binary_keeps_its_promise(pinned, workshop):
     dataset = dataset_of(pinned, workshop.path, workshop.binary)
     manifest = Dataset(dataset).manifest
-    asked = [*ask(pinned["seeds"]), "--epoch", pinned["epoch"], "--batch", pinned["g"]]
+    asked = [*ask(pinned["seeds"]), "--epoch", pinned["epoch"], "--batch", pinned["g"], *cutting(pinned)]
     assert sample(workshop, dataset, manifest, pinned["config"], *asked) == [rounded(pinned["batch"], manifest)]
+
+
+def cutting(pinned: dict) -> list:
+    """How seeds are cut into batches, as flags."""
+    flags = []
+    for name, value in pinned.get("cutting", {}).items():
+        flag = f"--{name.replace('_', '-')}"
+        flags += [flag] if value is True else [] if value is False else [flag, value]
+    return flags

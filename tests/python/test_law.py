@@ -112,6 +112,34 @@ def test_ranks_share_the_places_of_an_epoch(total, world_size, start):
     assert first == [(g, False) for g in left[: len(left) // world_size * world_size]]
 
 
+def test_partition_order_cuts_every_list_and_spreads_them_evenly():
+    owners = [0, 1, 0, 0, 2, 1, 0, 0, 0, 1, 0]
+    plain = law.cuts_by_partition(owners, 5, 2, 2, shuffle=False, drop_last=False)
+    # Four batches of partition 0 stand at 1/4, 3/4, 5/4, 7/4, two of partition 1 at 1/2 and 3/2, one of partition 2 at 1.
+    assert plain == [[0, 2], [1, 5], [3, 6], [4], [7, 8], [9], [10]]
+    assert law.cuts_by_partition(owners, 5, 2, 2, shuffle=False, drop_last=True) == [[0, 2], [3, 6], [1, 5], [7, 8]]
+    # Where two stand at the same place, as the two in the middle just now, the lower partition is first.
+    assert law.cuts_by_partition([1, 0, 0, 1], 0, 0, 1, shuffle=False, drop_last=False) == [[1], [0], [2], [3]]
+    shuffled = law.cuts_by_partition(owners, 5, 2, 2, shuffle=True, drop_last=False)
+    assert [len(cut) for cut in shuffled] == [len(cut) for cut in plain]
+    members = [0, 2, 3, 6, 7, 8, 10]
+    mine = [i for cut in shuffled for i in cut if owners[i] == 0]
+    assert mine == [members[i] for i in law.order(7, 5, 2, 0)] != [members[i] for i in law.order(7, 5, 2)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_partition_order_meets_every_seed_once(seed):
+    rng = np.random.default_rng(seed)
+    owners, size = rng.integers(0, 5, rng.integers(0, 60)).tolist(), int(rng.integers(1, 9))
+    for shuffle in (False, True):
+        cuts = law.cuts_by_partition(owners, seed, 1, size, shuffle, drop_last=False)
+        assert sorted(i for cut in cuts for i in cut) == list(range(len(owners)))
+        assert all(len({owners[i] for i in cut}) == 1 and len(cut) <= size for cut in cuts)
+        full = law.cuts_by_partition(owners, seed, 1, size, shuffle, drop_last=True)
+        assert all(len(cut) == size for cut in full)
+        assert len(full) == sum(owners.count(p) // size for p in range(5))
+
+
 def test_the_batches_of_an_epoch_are_cuts_of_its_order():
     seeds = [3, 1, 4, 15, 9, 2, 6]
     sampler = Law(KARATE, {**neighbors([]), "seed": 5})

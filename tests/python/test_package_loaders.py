@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import io
 import pickle
 import subprocess
 import sys
@@ -78,12 +79,83 @@ def test_a_state_survives_leaving_the_loop_and_the_end_of_an_epoch(data):
     assert ids(loader) == epochs[1]
 
 
+def test_of_loops_in_loops_the_state_is_that_of_the_newest_that_goes_on(data):
+    loader = load(data)
+    outer = iter(loader)
+    next(outer)
+    inner = iter(loader)
+    next(inner), next(inner)
+    assert (loader.state_dict()["epoch"], loader.state_dict()["rounds"]) == (1, 2)
+    list(inner)
+    assert (loader.state_dict()["epoch"], loader.state_dict()["rounds"]) == (0, 1)
+    next(outer)
+    for _ in loader:
+        break
+    gc.collect()
+    assert (loader.state_dict()["epoch"], loader.state_dict()["rounds"]) == (0, 2)
+    list(outer)
+    assert (loader.state_dict()["epoch"], loader.state_dict()["rounds"]) == (3, 0)
+
+
+def test_seeds_per_server_are_one_list(data):
+    def load(seeds):
+        loader = graphmill.NeighborLoader(data, [3], seeds, batch_size=4, shuffle=True, output="numpy")
+        return [(batch.n_id.tolist(), batch.input_id.tolist()) for batch in loader]
+
+    expected = load(np.array([7, 3, 9, 1, 4, 0, 2]))
+    assert load([np.array([7, 3, 9]), torch.tensor([], dtype=torch.long), [1, 4, 0, 2]]) == expected
+    assert load({2: [4, 0, 2], 0: torch.tensor([7, 3, 9]), np.int64(1): range(1, 2)}) == expected
+    assert load({}) == load([[]]) == []
+    with pytest.raises(ValueError, match="numbers of servers"):
+        load({-1: [1]})
+    with pytest.raises(ValueError, match="one dimension"):
+        load([[[1, 2]], [[3, 4]]])
+
+
+@pytest.mark.parametrize("world_size, drop_last, even", [(1, False, None), (3, False, True), (3, True, True), (2, False, False)])
+def test_partition_order_meets_every_seed_once(tmp_path, world_size, drop_last, even):
+    data = packages.homogeneous(tmp_path / "g", parts=3)
+    train = data.node_ids("train")
+    met = []
+    for rank in range(world_size):
+        loader = load(
+            data, seed_order="partition", drop_last=drop_last, rank=rank, world_size=world_size, even=even, output="numpy"
+        )
+        batches = list(loader)
+        assert len(batches) == len(loader)
+        for batch in batches:
+            assert len(set(data.partition_ids(batch.input_id))) == 1 and (not drop_last or len(batch.input_id) == 16)
+        met += [seed for batch in batches if not getattr(batch, "repeated", False) for seed in batch.input_id]
+    if drop_last:
+        owned = np.bincount(data.partition_ids(train))
+        assert len(set(met)) == len(met) == sum(owned // 16) // world_size * world_size * 16
+    else:
+        assert sorted(met) == train.tolist()
+
+
+def test_a_state_in_partition_order_names_the_partitioning(tmp_path):
+    two, three = (packages.homogeneous(tmp_path / str(parts), parts=parts) for parts in (2, 3))
+    assert two.fingerprint == three.fingerprint
+    loader = load(two, seed_order="partition")
+    next(iter(loader))
+    state = loader.state_dict()
+    resumed = load(two, seed_order="partition")
+    resumed.load_state_dict(state)
+    assert len(ids(resumed)) == len(loader) - 1
+    for other in (load(three, seed_order="partition"), load(two)):
+        with pytest.raises(ValueError, match="partitioning"):
+            other.load_state_dict(state)
+    load(three).load_state_dict(load(two).state_dict())
+
+
 def test_a_state_of_other_batches_is_refused(data):
     state = load(data).state_dict()
     with pytest.raises(ValueError, match="sampler configuration"):
         load(data, seed=3).load_state_dict(state)
     with pytest.raises(ValueError, match="batch size"):
         load(data, batch_size=8).load_state_dict(state)
+    with pytest.raises(ValueError, match="epoch"):
+        load(data).load_state_dict({**state, "epoch": 2**64 - 1})
     with pytest.raises(ValueError, match="not the state") as told:
         load(data).load_state_dict({"epoch": 1})
     assert "column" not in str(told.value) and "field" not in str(told.value)
@@ -135,8 +207,14 @@ def test_tensors_lie_in_the_batchs_memory_and_may_be_edited(data):
 
 
 def test_batches_that_are_kept_stay_as_they_were(data):
-    kept = list(load(data, num_threads=2))
-    assert ids(kept) == ids(load(data)) and all(torch.equal(batch.x, batch.x + 0) for batch in kept)
+    kept, clones = [], []
+    for batch in load(data, num_threads=2, output="torch"):
+        kept.append(batch)
+        clones.append((batch.x.clone(), batch.edge_index.clone()))
+    list(load(data, num_threads=2))
+    assert ids(kept) == ids(load(data))
+    for batch, (x, edge_index) in zip(kept, clones, strict=True):
+        assert torch.equal(batch.x, x) and torch.equal(batch.edge_index, edge_index)
 
 
 def test_pinning_and_transforming(data):
@@ -232,6 +310,63 @@ def test_workers_of_a_dataloader_are_told_that_each_has_everything(data, ranked)
         assert told == [] if ranked else "each of the 2 workers" in told[0]
 
 
+class Share(torch.utils.data.IterableDataset):
+    """A loader as torchdata's StatefulDataLoader takes it: in this process, or in workers that have a share each."""
+
+    def __init__(self, data):
+        self.data, self.made = data, None
+
+    @property
+    def loader(self):
+        if self.made is None:
+            worker = torch.utils.data.get_worker_info()
+            ranks = {} if worker is None else {"rank": worker.id, "world_size": worker.num_workers, "even": False}
+            self.made = load(self.data, output="torch", **ranks)
+        return self.made
+
+    def __iter__(self):
+        return iter(self.loader)
+
+    def state_dict(self):
+        return self.loader.state_dict()
+
+    def load_state_dict(self, state):
+        self.loader.load_state_dict(state)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("taken", [1, 4, 10])
+def test_torchdatas_stateful_loader_goes_on_where_it_was(data, workers, taken):
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    def stateful():
+        return StatefulDataLoader(Share(data), batch_size=None, num_workers=workers)
+
+    whole = ids(stateful())
+    assert sorted(whole) == sorted(ids(load(data)))
+    loader = stateful()
+    iterator = iter(loader)
+    before = ids(next(iterator) for _ in range(taken))
+    state = pickle.loads(pickle.dumps(loader.state_dict()))
+    resumed = stateful()
+    resumed.load_state_dict(state)
+    after = ids(resumed)
+    assert before + after == whole if taken < len(whole) else before == whole
+
+
+def test_loaders_side_by_side_lists_and_progress_bars(data):
+    from tqdm import tqdm
+
+    expected = {seed: ids(load(data, seed=seed)) for seed in (1, 2)}
+    both = list(zip(load(data, seed=1), load(data, seed=2), strict=True))
+    assert [ids(side) for side in zip(*both, strict=True)] == [expected[1], expected[2]]
+    loader = load(data, seed=1)
+    bar = tqdm(loader, disable=False, file=io.StringIO())
+    assert bar.total == len(loader) == 10 and ids(bar) == expected[1]
+    iterator = iter(loader)
+    assert len(iterator) == 10 and next(iterator) is not None and len(iterator) == 9
+
+
 def test_two_threads_do_not_share_an_iterator_but_a_loader(data):
     found = []
     threads = [threading.Thread(target=lambda: found.append(len(ids(loader)))) for loader in [load(data)] for _ in range(4)]
@@ -251,6 +386,8 @@ def test_two_threads_do_not_share_an_iterator_but_a_loader(data):
         ({"input_nodes": [-1]}, ValueError, "-1 is not an id"),
         ({"input_nodes": [0.5]}, ValueError, "whole numbers"),
         ({"input_nodes": np.ones(7, bool)}, ValueError, "mask"),
+        ({"input_nodes": {"paper": [1]}}, ValueError, "the key 'paper', expected the numbers of servers"),
+        ({"seed_order": "random"}, ValueError, "seed_order is 'random', expected \"global\" or \"partition\""),
         ({"num_neighbors": [3, -2]}, ValueError, "-1 for all"),
         ({"num_neighbors": "many"}, ValueError, "list of whole numbers"),
         ({"num_neighbors": [1.5]}, ValueError, "list of whole numbers"),

@@ -76,6 +76,8 @@ def test_several_types(tmp_path):
         data.node_ids(type="book")
     with pytest.raises(ValueError, match="needs a node type"):
         graphmill.NeighborLoader(data, [2], "train" and [1, 2])
+    with pytest.raises(ValueError, match="make a loader for each"):
+        graphmill.NeighborLoader(data, [2], {"author": [1], "paper": [2]})
     with pytest.raises(ValueError, match="never"):
         graphmill.NeighborLoader(data, {LIKES: [2]}, "author")
     with pytest.raises(ValueError, match="anchors are of type 'author'"):

@@ -11,7 +11,14 @@ import torch
 from packages import CITES, REV, WRITES
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import LinkLoader, NodeLoader
-from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, NegativeSampling, NumNeighbors, SamplerOutput
+from torch_geometric.sampler import (
+    BaseSampler,
+    HeteroSamplerOutput,
+    NegativeSampling,
+    NeighborSampler,
+    NumNeighbors,
+    SamplerOutput,
+)
 from torch_geometric.sampler.neighbor_sampler import edge_sample
 from torch_geometric.transforms import RandomLinkSplit
 
@@ -230,6 +237,26 @@ def test_their_loaders_run_against_a_dataset(cites, stored):
     torch.manual_seed(5)
     again = [batch.n_id.tolist() for batch in NodeLoader(stored.pyg_stores(), stored.pyg_sampler([1]), torch.arange(9))]
     assert drawn == again
+
+
+@pytest.mark.filterwarnings("ignore:.*without a 'pyg-lib' installation")
+def test_their_neighbor_sampler_reads_the_same_graph_from_the_stores(stored, library):
+    """Drawing takes their compiled extras; what they draw from does not."""
+    edges = torch.from_numpy(stored.edge_index())
+    ours = NeighborSampler(stored.pyg_stores(), [2])
+    theirs = NeighborSampler(Data(edge_index=edges, num_nodes=stored.num_nodes), [2])
+    assert ours.num_nodes == theirs.num_nodes
+    for name in ("colptr", "row", "perm"):
+        assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
+    _, again = library
+    data = HeteroData({name: {"num_nodes": count} for name, count in again.num_nodes_dict.items()})
+    for name in again.edge_types:
+        data[name].edge_index = torch.from_numpy(again.edge_index(type=name))
+    ours, theirs = NeighborSampler(again.pyg_stores(), [2]), NeighborSampler(data, [2])
+    for name in ("colptr_dict", "row_dict", "perm"):
+        found, expected = getattr(ours, name), getattr(theirs, name)
+        assert set(found) == set(expected), name
+        assert all(torch.equal(found[key], expected[key]) for key in expected), name
 
 
 def test_their_loaders_run_in_workers_too(library):

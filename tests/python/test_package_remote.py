@@ -1,15 +1,17 @@
 """Datasets on storage servers: the same batches, and what a user meets when servers or processes end."""
 
-import os
+import datetime
+import ipaddress
 import pickle
-import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import packages
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 import graphmill
 
@@ -63,6 +65,39 @@ def test_batches_and_reads_are_those_of_the_files(remote, path):
         assert np.array_equal(ask(remote), ask(here))
 
 
+def test_batches_in_partition_order_are_those_of_the_files(remote, path):
+    here = graphmill.open(path)
+    lists = {1: np.arange(90, 10, -1), 0: [299, 3, 3, 150]}
+    for seeds in ("train", None, lists):
+        loaders = [
+            graphmill.NeighborLoader(
+                data, [4, 3], seeds, batch_size=16, shuffle=True, seed_order="partition", output="numpy"
+            )
+            for data in (remote, here)
+        ]
+        theirs, ours = map(list, loaders)
+        assert [flat(batch) for batch in theirs] == [flat(batch) for batch in ours] and len(ours) == len(loaders[0])
+        for batch in ours:
+            assert len(set(here.partition_ids(batch.n_id[: batch.batch_size]))) == 1
+        if seeds is lists:
+            whole = np.concatenate([lists[0], lists[1]])
+            assert sorted(place for batch in theirs for place in batch.input_id) == list(range(len(whole)))
+            rows = [batch.n_id[getattr(batch, "seed_index", np.arange(batch.batch_size))] for batch in theirs]
+            assert all((whole[batch.input_id] == row).all() for batch, row in zip(theirs, rows, strict=True))
+
+
+def test_a_state_in_partition_order_goes_on_elsewhere_but_not_in_another_order(remote, path):
+    here = graphmill.open(path)
+    iterator = iter(load(here, seed_order="partition"))
+    next(iterator)
+    state = iterator._loader.state_dict()
+    resumed = load(remote, seed_order="partition")
+    resumed.load_state_dict(state)
+    assert [batch.n_id.tolist() for batch in resumed] == [batch.n_id.tolist() for batch in iterator]
+    with pytest.raises(ValueError, match="partitioning"):
+        load(remote).load_state_dict(state)
+
+
 def test_ids_out_of_range_are_index_errors_as_of_files(remote, path):
     here = graphmill.open(path)
     for ask in (
@@ -111,6 +146,25 @@ def test_mistakes_are_the_same_as_embedded(remote):
         remote.partition_ids([300])
     with pytest.raises(ValueError, match="there is no feature"):
         remote.features(name="z")
+
+
+def test_a_batch_that_is_too_large_is_the_same_mistake_as_embedded(remote, path):
+    for data in (remote, graphmill.open(path)):
+        with pytest.raises(ValueError, match="has more than [0-9]+ edges"):
+            next(iter(graphmill.NeighborLoader(data, [200_000_000], "train", replace=True)))
+
+
+def test_tensors_lie_in_memory_that_is_shared_with_the_server(servers):
+    with graphmill.connect(servers, transport="shm", timeout=20) as data:
+        loader = load(data, output="torch", batch_size=64)
+        # A server that has no slot to spare for a moment sends through the socket.
+        shared = [batch for batch in loader if packages.mapping(batch.x.data_ptr()) is not None]
+        assert shared
+        for batch in shared:
+            files = {packages.mapping(tensor.data_ptr()) for tensor in (batch.x, batch.n_id, batch.edge_index)}
+            assert len(files) == 1 and None not in files, "all of a batch lies in one slot"
+    with graphmill.connect(servers, transport="tcp", timeout=20) as data:
+        assert all(packages.mapping(batch.x.data_ptr()) is None for batch in load(data, output="torch"))
 
 
 def test_a_pickled_dataset_connects_anew(remote):
@@ -165,69 +219,6 @@ def test_workers_of_a_data_loader_load_on_their_own(servers):
     assert sorted(map(tuple, map(torch.Tensor.tolist, found[0]))) == sorted(map(tuple, map(torch.Tensor.tolist, found[1])))
 
 
-def interrupt(script: str, *arguments: str) -> float:
-    """Seconds from Ctrl-C until a script, which prints a line when it waits, has ended by it."""
-    command = [sys.executable, "-u", "-c", script, *map(str, arguments)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "waiting\n", process.stderr.read()
-        time.sleep(0.3)
-        assert process.poll() is None, process.stderr.read()
-        process.send_signal(signal.SIGINT)
-        began = time.monotonic()
-        _, errors = process.communicate(timeout=30)
-        assert "KeyboardInterrupt" in errors and "panicked" not in errors, errors
-        return time.monotonic() - began
-
-
-def test_ctrl_c_ends_every_wait_at_once(binary, path):
-    with packages.serving(binary, path) as (server,):
-        script = """
-import graphmill, os, signal, sys
-data = graphmill.connect(sys.argv[1], timeout=60)
-loader = graphmill.NeighborLoader(data, [4, 3], "train", batch_size=16, output="numpy")
-iterator = iter(loader)
-next(iterator)
-os.kill(int(sys.argv[2]), signal.SIGSTOP)
-print("waiting")
-if sys.argv[3] == "batch":
-    list(iterator), list(loader)
-else:
-    data.labels()
-"""
-        for what in ("batch", "read"):
-            try:
-                assert interrupt(script, server.address, server.process.pid, what) < 2
-            finally:
-                server.process.send_signal(signal.SIGCONT)
-    script = """
-import graphmill, sys
-print("waiting")
-graphmill.connect(sys.argv[1], timeout=60)
-"""
-    assert interrupt(script, "127.0.0.1:1") < 2
-
-
-def test_a_batch_that_was_waited_for_comes_after_ctrl_c(binary, path):
-    with packages.serving(binary, path) as (server,), graphmill.connect(server.address, timeout=30) as data:
-        loader = load(data)
-        expected = [batch.n_id.tolist() for batch in load(graphmill.open(path))]
-        found = []
-        iterator = iter(loader)
-        found.append(next(iterator).n_id.tolist())
-        server.process.send_signal(signal.SIGSTOP)
-        try:
-            with pytest.raises(KeyboardInterrupt):
-                signal.setitimer(signal.ITIMER_REAL, 0.5)
-                before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-                while True:
-                    found.append(next(iterator).n_id.tolist())
-        finally:
-            signal.signal(signal.SIGALRM, before)
-            server.process.send_signal(signal.SIGCONT)
-        found.extend(batch.n_id.tolist() for batch in iterator)
-        assert found == expected
-
-
 def test_a_server_that_is_gone_is_told_of(binary, path):
     with packages.serving(binary, path) as (server,):
         data = graphmill.connect(server.address, timeout=2)
@@ -240,7 +231,7 @@ def test_a_server_that_is_gone_is_told_of(binary, path):
             data.labels()
     with pytest.raises(ConnectionError, match="127.0.0.1:1"):
         graphmill.connect("127.0.0.1:1", timeout=0.5)
-    with pytest.raises(ValueError, match="no port"):
+    with pytest.raises(ValueError, match="servers cannot be asked.*no port"):
         graphmill.connect("localhost")
     with pytest.raises(ValueError, match="no server was named"):
         graphmill.connect("")
@@ -255,28 +246,51 @@ def test_a_token_opens_the_door(binary, path, tmp_path):
         for token in (None, "close-sesame"):
             with pytest.raises(PermissionError, match="token"):
                 graphmill.connect(server.address, token=token, timeout=5)
-    with pytest.raises(OSError, match="nowhere"):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
         graphmill.connect("127.0.0.1:1", token=tmp_path / "nowhere")
 
 
-def test_other_threads_run_while_one_waits(binary, path):
-    import threading
+def certificate(folder, name: str, signer=None):
+    """A certificate for this host and its key, in files; signed by another, or an authority of its own."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    named = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    issuer, signing = (signer[0].subject, signer[1]) if signer else (named, key)
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(named)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=signer is None, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .sign(signing, hashes.SHA256())
+    )
+    pem, pkcs8, plain = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (folder / f"{name}.pem").write_bytes(made.public_bytes(pem))
+    (folder / f"{name}.key").write_bytes(key.private_bytes(pem, pkcs8, plain))
+    (folder / f"{name}.key").chmod(0o600)
+    return made, key
 
-    with packages.serving(binary, path) as (server,), graphmill.connect(server.address, timeout=20) as data:
-        iterator = iter(load(data, prefetch=1))
-        next(iterator)
-        server.process.send_signal(signal.SIGSTOP)
-        thread = threading.Thread(target=lambda: list(iterator))
-        thread.start()
-        try:
-            began, ticks = time.monotonic(), 0
-            while time.monotonic() - began < 0.5:
-                time.sleep(0.001)
-                ticks += 1
-            assert thread.is_alive() and ticks > 50
-            with pytest.raises(RuntimeError, match="another thread"):
-                next(iterator)
-        finally:
-            server.process.send_signal(signal.SIGCONT)
-            thread.join()
-    assert os.getpid()
+
+def test_certificates_open_the_door(binary, path, tmp_path):
+    ours, theirs = certificate(tmp_path, "ours"), certificate(tmp_path, "theirs")
+    certificate(tmp_path, "server", ours), certificate(tmp_path, "friend", ours), certificate(tmp_path, "stranger", theirs)
+    flags = ["--tls-cert", "server.pem", "--tls-key", "server.key", "--tls-client-ca", "ours.pem", "--tls-ca", "ours.pem"]
+    flags = [str(tmp_path / flag) if not flag.startswith("--") else flag for flag in flags]
+
+    def shown(authority, who=None):
+        own = {"cert": tmp_path / f"{who}.pem", "key": tmp_path / f"{who}.key"} if who else {}
+        return {"ca": tmp_path / f"{authority}.pem", **own}
+
+    with packages.serving(binary, path, *flags) as (server,):
+        with graphmill.connect(server.address, tls=shown("ours", "friend")) as data:
+            assert len(list(load(data))) == 10
+        for tls, words in (
+            (None, "TLS"), (shown("theirs", "friend"), "is not trusted"), (shown("ours"), "wants a certificate"),
+            (shown("ours", "stranger"), "does not accept the certificate"),
+        ):  # fmt: skip
+            with pytest.raises(PermissionError, match=words):
+                graphmill.connect(server.address, tls=tls, timeout=20)

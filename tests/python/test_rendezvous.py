@@ -76,12 +76,22 @@ def test_a_rank_0_that_dies_before_it_says_where_it_is_costs_a_round(address, ru
     # Members of a process are ordered as they were made.
     mute = Rendezvous(address, run, **settings)
     with Rendezvous(address, run, **settings) as other:
-        joined = []
-        thread = threading.Thread(target=lambda: joined.append(mute._member.next_rendezvous()) or mute.leave())
+        ended = []
+
+        def die():
+            raise RuntimeError("dies")
+
+        def join():
+            try:
+                mute._next(die, 60)
+            except RuntimeError as error:
+                ended.append(str(error))
+
+        thread = threading.Thread(target=join)
         thread.start()
         here = other.next_rendezvous()
         thread.join(10)
-        assert joined[0][:3] == (0, 0, 2)
+        assert ended == ["dies"]
         assert (here.round, here.rank, here.world_size) == (1, 0, 1)
 
 
@@ -125,6 +135,40 @@ def test_closing_is_for_good_and_for_all(address, run):
             with pytest.raises(RendezvousClosed, match=f"`{run}` is closed"):
                 member.next_rendezvous()
         assert rendezvous.shutdown() and rendezvous.shutdown()
+
+
+def test_a_run_can_be_closed_before_anybody_has_joined(address, run):
+    with alone(address, run) as rendezvous:
+        assert rendezvous.shutdown() and rendezvous.is_closed()
+        with pytest.raises(RendezvousClosed):
+            rendezvous.next_rendezvous()
+
+
+def test_a_member_joins_once_at_a_time(address, run):
+    with alone(address, run, min_nodes=2, max_nodes=2) as rendezvous:
+        outcomes = []
+
+        def join():
+            try:
+                rendezvous.next_rendezvous()
+            except Exception as error:
+                outcomes.append(error)
+
+        threads = [threading.Thread(target=join) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        until = time.monotonic() + 10
+        while not outcomes:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        assert isinstance(outcomes[0], RuntimeError) and "one call at a time" in str(outcomes[0])
+        # It may not be on the list yet, so it is asked to leave until it has.
+        while any(thread.is_alive() for thread in threads):
+            assert time.monotonic() < until
+            with contextlib.suppress(ValueError):
+                rendezvous.leave()
+            time.sleep(0.02)
+        assert isinstance(outcomes[1], RuntimeError) and "has left" in str(outcomes[1])
 
 
 def test_leaving_is_not_closing(address, run):
@@ -200,6 +244,8 @@ def test_what_cannot_be_is_refused(address, run):
         ({"max_nodes": 1.5}, "max_nodes is 1.5"),
         ({"join_timeout": 0}, "join_timeout is 0"),
         ({"last_call_timeout": -1}, "last_call_timeout is -1"),
+        ({"join_timeout": "5"}, "join_timeout is '5'"),
+        ({"keep_alive_interval": "x"}, "keep_alive_interval is 'x'"),
         ({"close_timeout": float("nan")}, "close_timeout is NaN"),
         ({"heartbeat_timeout": 0}, "heartbeat_timeout is 0"),
         ({"keep_alive_interval": 0}, "keep_alive_interval is 0"),
@@ -226,7 +272,9 @@ def test_what_cannot_be_is_refused(address, run):
             other.next_rendezvous()
 
 
-def test_this_hosts_own_address():
+def test_this_hosts_own_address(address, run):
+    with alone(address, run, local_addr="node-7.example") as rendezvous:
+        assert rendezvous.local_addr == rendezvous.node[0] == rendezvous.next_rendezvous().master_addr == "node-7.example"
     for url in ("127.0.0.1:4300", "", "localhost:1/run", "graphmill://127.0.0.1/run"):
         assert own_address(url) == "127.0.0.1"
     assert own_address("[::1]:1") == own_address("::1") == "::1"
@@ -259,6 +307,8 @@ def test_a_forked_child_neither_uses_nor_ends_its_parents_member(address, run):
             try:
                 with pytest.raises(RuntimeError, match="fork"):
                     rendezvous.next_rendezvous()
+                with pytest.raises(RuntimeError, match="fork"):
+                    rendezvous.shutdown()
                 with pytest.raises(RuntimeError, match="fork"):
                     here.store.check(["x"])
                 own = Rendezvous(address, f"{run} child", min_nodes=1, max_nodes=1)

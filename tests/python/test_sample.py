@@ -287,6 +287,33 @@ def test_everything_a_batch_can_carry(worlds):
 
 @pytest.mark.parametrize("flags", [[], ["--shuffle"], ["--drop-last"], ["--shuffle", "--drop-last"]], ids=str)
 @pytest.mark.parametrize("name", ["karate", "shop"])
+def test_the_batches_of_an_epoch_in_partition_order(worlds, name, flags):
+    world = worlds[name]
+    type, nodes = next(iter(world.dataset.nodes.items()))
+    config = {"task": {"nodes": {"type": type}}, "expand": {"neighbors": {"fanouts": [3]}}, "seed": 11}
+    asked = {"shuffle": "--shuffle" in flags, "drop_last": "--drop-last" in flags, "epoch": 6, "batch_size": 4}
+    flags = [*flags, "--batch-size", 4, "--epoch", 6, "--seed-order", "partition"]
+    for folder in ("whole", "parts"):
+        dataset = Dataset(world.workshop.path / folder)
+        for seeds in (nodes.splits["train"].tolist(), [5, 1, 1, 8, 20, 31, 2, 2, 4, 30]):
+            expected = Law(dataset, config).batches(seeds, seed_order="partition", **asked)
+            assert world.sample(folder, config, *ask(seeds), *flags) == [rounded(one, dataset.manifest) for one in expected]
+            for batch in expected:
+                assert len(set(dataset.nodes[type].owner[batch["seed"]])) == 1
+
+
+def test_pairs_are_owned_by_their_sources(worlds):
+    config = {"task": {"links": {"negatives": {"triplet": {}}}}, "expand": {"neighbors": {"fanouts": [2]}}, "seed": 3}
+    dataset = Dataset(worlds["karate"].workshop.path / "parts")
+    pairs = [tuple(pair) for pair in dataset.only_edges.pairs[:31].tolist()]
+    flags = ["--batch-size", 3, "--shuffle", "--seed-order", "partition"]
+    expected = Law(dataset, config).batches(pairs, batch_size=3, shuffle=True, seed_order="partition")
+    assert worlds["karate"].sample("parts", config, *ask(pairs), *flags) == expected
+    assert sorted(i for batch in expected for i in batch["seed"]) == list(range(31))
+
+
+@pytest.mark.parametrize("flags", [[], ["--shuffle"], ["--drop-last"], ["--shuffle", "--drop-last"]], ids=str)
+@pytest.mark.parametrize("name", ["karate", "shop"])
 def test_the_batches_of_an_epoch(worlds, name, flags):
     world = worlds[name]
     type, nodes = next(iter(world.dataset.nodes.items()))

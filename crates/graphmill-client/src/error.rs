@@ -12,6 +12,12 @@ pub enum Error {
         /// What is wrong, and what to do.
         reason: String,
     },
+    /// Servers are named wrongly, or cannot be asked from here.
+    #[error("the servers cannot be asked: {reason}")]
+    Servers {
+        /// What is wrong, and what to do.
+        reason: String,
+    },
     /// The dataset refused.
     #[error(transparent)]
     Dataset(#[from] graphmill_graph::Error),
@@ -38,6 +44,17 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// A server does not let this client in: by its token, its certificate, or because it speaks no TLS. Trying again does not
+    /// help.
+    #[error("server {server} refused to {doing}: {reason}")]
+    Denied {
+        /// Which.
+        server: String,
+        /// What it was asked.
+        doing: String,
+        /// Why.
+        reason: String,
+    },
     /// A dataset was asked for what cannot be, or answered so.
     #[error("the dataset cannot be read: {reason}")]
     Request {
@@ -53,6 +70,8 @@ pub enum Error {
         epoch: u64,
         /// The batch.
         g: u64,
+        /// Whose fault it is.
+        fault: Fault,
         /// Why.
         reason: String,
     },
@@ -88,7 +107,22 @@ pub enum Error {
     },
 }
 
+/// Why a batch could not be sampled on a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// What was asked for cannot be, or would be too large.
+    Request,
+    /// There was no memory for it.
+    Memory,
+    /// The dataset is damaged, or there is a bug.
+    Server,
+}
+
 impl Error {
+    pub(crate) fn servers(reason: impl Into<String>) -> Self {
+        Self::Servers { reason: reason.into() }
+    }
+
     pub(crate) fn options(reason: impl Into<String>) -> Self {
         Self::Options { reason: reason.into() }
     }

@@ -8,10 +8,10 @@ mod error;
 mod loader;
 mod remote;
 
-pub use error::{Error, Result};
+pub use error::{Error, Fault, Result};
 pub use graphmill_sample::SeedList;
 pub use loader::{Batches, Loader, Options, Report, State};
 pub use remote::{
     AnchorLabels, ConnectOptions, EdgeIndex, EdgeLayout, Meta, Original, Padded, PartitionBook, Remote, RemoteDataset,
-    Rows, Seeding, ServerSlice, Shard, Traffic, Transport, rank_slices,
+    Rows, Seeding, ServerSlice, Servers, Shard, Traffic, Transport, compress, rank_slices,
 };

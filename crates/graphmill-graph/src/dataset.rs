@@ -34,8 +34,8 @@ pub struct OpenOptions {
     pub partitions: Option<Vec<u32>>,
 }
 
-/// An opened dataset: its manifest, its books and the partitions that were asked for.
-#[derive(Debug)]
+/// An opened dataset: its manifest, its books and the partitions that were asked for. A clone shares their memory.
+#[derive(Debug, Clone)]
 pub struct Dataset {
     path: PathBuf,
     manifest: Manifest,
@@ -46,7 +46,7 @@ pub struct Dataset {
 }
 
 /// One partition: a node store per node type and an edge store per edge type, in manifest order.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Partition {
     nodes: Vec<NodeStore>,
     edges: Vec<EdgeStore>,
@@ -74,6 +74,18 @@ impl Dataset {
     pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
         let path = path.as_ref();
         Self::from_manifest(path, Manifest::read(path)?, options)
+    }
+
+    /// The same with further partitions; what is open already is shared, not opened again.
+    pub fn with_partitions(&self, partitions: &[u32], storage: Storage) -> Result<Self> {
+        let mut more = self.clone();
+        for partition in self.manifest.wanted(Some(partitions))? {
+            let place = &mut more.partitions[partition as usize];
+            if place.is_none() {
+                *place = Some(Partition::open(&self.path, &self.manifest, partition, storage)?);
+            }
+        }
+        Ok(more)
     }
 
     pub(crate) fn from_manifest(path: &Path, manifest: Manifest, options: &OpenOptions) -> Result<Self> {

@@ -10,12 +10,15 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileExt as _;
 
 use memmap2::{MmapMut, MmapOptions, UncheckedAdvice};
+use rustix::buffer::spare_capacity;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::io::{Errno, pread};
+
+use crate::pagemap;
 
 /// A slot as its server has it.
 #[derive(Debug)]
@@ -55,6 +58,95 @@ impl SharedSlot {
     }
 }
 
+/// The seals of memory that nobody can change any more.
+const SEALS: SealFlags = SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW);
+
+/// Memory that was written once and never changes again, for whoever is given it.
+#[derive(Debug)]
+pub struct SealedMemory {
+    file: OwnedFd,
+    bytes: u64,
+}
+
+impl SealedMemory {
+    /// Memory that holds all parts one after the other.
+    ///
+    /// # Errors
+    /// When the system has no memory or descriptor left.
+    pub fn write(parts: &[&[u8]]) -> io::Result<Self> {
+        // Written and not mapped: pages that are filled as a whole need not be zeroed first.
+        let mut file: File = memfd_create("graphmill-object", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?.into();
+        for part in parts {
+            file.write_all(part)?;
+        }
+        fcntl_add_seals(&file, SEALS | SealFlags::SEAL)?;
+        Ok(Self { file: file.into(), bytes: parts.iter().map(|part| part.len() as u64).sum() })
+    }
+
+    /// Memory that was received, of exactly so many bytes.
+    ///
+    /// # Errors
+    /// When it could still change, or has another size.
+    pub fn check(file: OwnedFd, bytes: u64) -> io::Result<Self> {
+        let refused = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
+        match fcntl_get_seals(&file) {
+            Ok(seals) if seals.contains(SEALS) => {}
+            Ok(seals) => return Err(refused(format!("memory has the seals {seals:?}, expected at least {SEALS:?}"))),
+            Err(error) => return Err(refused(format!("memory is not a file that can be sealed: {error}"))),
+        }
+        let size = u64::try_from(fstat(&file)?.st_size).unwrap_or(0);
+        if size != bytes {
+            return Err(refused(format!("memory has {size} bytes, expected {bytes}")));
+        }
+        Ok(Self { file, bytes })
+    }
+
+    /// Its bytes.
+    pub fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// What somebody else needs to map it.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Maps it here.
+    ///
+    /// # Errors
+    /// When the system has no address space left, or the process has as many mappings as it may.
+    pub fn map(&self) -> io::Result<MappedSlot> {
+        // SAFETY: the file was found, or made, as large as the mapping, and sealed so that it stays as it is.
+        let memory = unsafe { MmapOptions::new().len(self.bytes as usize).no_reserve_swap().map_copy(&self.file) }?;
+        Ok(MappedSlot { memory })
+    }
+
+    /// A copy of its bytes, for which nothing is mapped.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn read(&self) -> io::Result<Vec<u8>> {
+        let mut copy = Vec::new();
+        copy.try_reserve_exact(self.bytes as usize).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        while (copy.len() as u64) < self.bytes {
+            let offset = copy.len() as u64;
+            match pread(&self.file, spare_capacity(&mut copy), offset) {
+                // Sealed against shrinking, it has as many as it had.
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        copy.truncate(self.bytes as usize);
+        Ok(copy)
+    }
+}
+
 /// A slot as its client has it.
 #[derive(Debug)]
 pub struct MappedSlot {
@@ -71,7 +163,7 @@ impl MappedSlot {
         let refused = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
         let needed = SealFlags::SHRINK | SealFlags::FUTURE_WRITE;
         match fcntl_get_seals(&file) {
-            Ok(seals) if seals.contains(needed) => {}
+            Ok(seals) if seals.contains(needed) || seals.contains(SEALS) => {}
             Ok(seals) => return Err(refused(format!("a slot has the seals {seals:?}, expected at least {needed:?}"))),
             Err(error) => return Err(refused(format!("a slot is not a file that can be sealed: {error}"))),
         }
@@ -118,36 +210,12 @@ impl MappedSlot {
         unsafe { self.memory.unchecked_advise_range(UncheckedAdvice::DontNeed, 0, len) }
     }
 
-    /// Asks the page map, which has a word for every page of the process.
-    #[allow(clippy::host_endian_bytes, reason = "the kernel writes words of this host")]
     fn find_private_page(&self, len: usize) -> io::Result<bool> {
-        const WORD: usize = size_of::<u64>();
-        const WORDS_AT_ONCE: usize = 1024;
-        let page = rustix::param::page_size();
-        let mut pages = len.min(self.memory.len()).div_ceil(page);
-        let mut offset = (self.memory.as_ptr() as usize / page * WORD) as u64;
+        // Opened each time: an open one goes on to show the process that opened it, also to a forked child.
         let map = File::open("/proc/self/pagemap")?;
-        let mut words = [0; WORDS_AT_ONCE * WORD];
-        while pages > 0 {
-            let now = pages.min(WORDS_AT_ONCE);
-            let words = &mut words[..now * WORD];
-            map.read_exact_at(words, offset)?;
-            let (words, _) = words.as_chunks::<WORD>();
-            if words.iter().any(|word| is_private(u64::from_ne_bytes(*word))) {
-                return Ok(true);
-            }
-            pages -= now;
-            offset += (now * WORD) as u64;
-        }
-        Ok(false)
+        let page = rustix::param::page_size();
+        let start = self.memory.as_ptr() as usize;
+        let pages = start / page..(start + len.min(self.memory.len())).div_ceil(page);
+        pagemap::scan(&map, &pages, page).or_else(|_| pagemap::read(&map, &pages))
     }
-}
-
-/// Whether a word of the page map is of a page that belongs to this process alone: it is there, or was swapped out, and is
-/// not a page of a file or of shared memory.
-fn is_private(word: u64) -> bool {
-    const PRESENT: u64 = 1 << 63;
-    const SWAPPED: u64 = 1 << 62;
-    const OF_FILE: u64 = 1 << 61;
-    word & (PRESENT | SWAPPED) != 0 && word & OF_FILE == 0
 }

@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -62,6 +63,24 @@ impl AsyncWrite for Stream {
 }
 
 impl Stream {
+    /// Has the system ask now and then whether the other side is still there, so that one that vanished without a word is
+    /// noticed within a minute or so. Processes of this host cannot vanish like that.
+    ///
+    /// # Errors
+    /// When the connection has ended already.
+    pub fn keep_alive(&self) -> io::Result<()> {
+        use rustix::net::sockopt;
+        let stream = match self {
+            Self::Unix(_) => return Ok(()),
+            Self::Tcp(stream) => stream,
+            Self::Tls(stream) => stream.get_ref().0,
+        };
+        sockopt::set_socket_keepalive(stream, true)?;
+        sockopt::set_tcp_keepidle(stream, Duration::from_secs(30))?;
+        sockopt::set_tcp_keepintvl(stream, Duration::from_secs(10))?;
+        Ok(sockopt::set_tcp_keepcnt(stream, 3)?)
+    }
+
     /// What is wrong with a connection for control that was answered with these first bytes, if they tell.
     ///
     /// # Errors

@@ -7,6 +7,9 @@ use subtle::ConstantTimeEq as _;
 
 use crate::{Error, Result};
 
+/// The longest token: a greeting has room for no more.
+const LONGEST: usize = 2048;
+
 /// A secret text that whoever connects must know. It is never shown.
 #[derive(Clone)]
 pub struct Token(String);
@@ -15,11 +18,14 @@ impl Token {
     /// A token that may travel in an HTTP header.
     ///
     /// # Errors
-    /// When it is empty, or has characters other than printable ASCII without spaces.
+    /// When it is empty or longer than 2,048 characters, or has characters other than printable ASCII without spaces.
     pub fn new(text: impl Into<String>) -> Result<Self> {
         let text = text.into();
         if text.is_empty() {
             return Err(Error::Token("it is empty"));
+        }
+        if text.len() > LONGEST {
+            return Err(Error::Token("it has more than 2048 characters"));
         }
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Error::Token("it has characters other than printable ASCII without spaces"));
@@ -65,6 +71,12 @@ mod tests {
         for other in ["", "open-sesamE", "open-sesam", "open-sesame ", "pen-sesame"] {
             assert!(!token.matches(other), "{other}");
         }
+    }
+
+    #[test]
+    fn a_text_that_a_greeting_has_no_room_for_is_no_token() {
+        assert!(Token::new("x".repeat(LONGEST)).is_ok());
+        assert!(Token::new("x".repeat(LONGEST + 1)).unwrap_err().to_string().contains("2048"));
     }
 
     #[test]

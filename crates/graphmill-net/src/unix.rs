@@ -21,9 +21,18 @@ pub(crate) async fn receive(stream: &UnixStream, into: &mut [u8]) -> io::Result<
     poll_fn(|context| {
         loop {
             ready!(stream.poll_read_ready(context))?;
-            match stream.try_io(Interest::READABLE, || receive_now(stream, into)) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                done => return done.into(),
+            let mut received = None;
+            let tried = stream.try_io(Interest::READABLE, || {
+                let (bytes, descriptor) = received.insert(receive_now(stream, into)?);
+                // Less than there was room for, and no descriptor to stop at: that was all there is. Saying so spares the
+                // call that would find it out.
+                let all = (1..into.len()).contains(bytes) && descriptor.is_none();
+                if all { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+            });
+            match (received, tried) {
+                (Some(received), _) => return Ok(received).into(),
+                (None, Err(error)) if error.kind() != io::ErrorKind::WouldBlock => return Err(error).into(),
+                (None, _) => {}
             }
         }
     })

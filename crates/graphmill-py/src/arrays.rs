@@ -5,12 +5,14 @@ use std::any::Any;
 use std::ffi::c_int;
 
 use graphmill_graph::DType;
+use graphmill_sample::room;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyTuple, PyType};
 use pyo3::{ffi, intern};
 
+use crate::errors::Error;
 use crate::owned::Owned;
 
 /// Memory that arrays lie in. It is given back when the last of them is gone.
@@ -175,5 +177,9 @@ pub(crate) fn ids(array: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
 
 /// Numbers from Python: an array of 64-bit integers.
 pub(crate) fn words(array: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
-    pyo3::buffer::PyBuffer::<i64>::get(array)?.to_vec(array.py())
+    let buffer = pyo3::buffer::PyBuffer::<i64>::get(array)?;
+    let mut words = room("numbers", buffer.item_count() as u64).map_err(Error::from)?;
+    words.resize(buffer.item_count(), 0);
+    buffer.copy_to_slice(array.py(), &mut words)?;
+    Ok(words)
 }

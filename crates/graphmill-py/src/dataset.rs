@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use graphmill_client::{ConnectOptions, Original, Rows, Transport};
+use graphmill_client::{ConnectOptions, Original, Rows, Servers, Transport};
 use graphmill_graph::{DType, EdgeTypeName, Split, Storage};
-use graphmill_net::{ClientTls, Endpoint, Token};
+use graphmill_net::{ClientTls, Token};
+use graphmill_sample::make_room;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyList, PyString};
@@ -16,7 +17,10 @@ use crate::errors::{Error, Result};
 use crate::loader::Loader;
 use crate::owned::Owned;
 use crate::store::{Owner, Store};
-use crate::wait::{compute, wait};
+use crate::wait::{Wanted, compute, wait};
+
+/// So many nodes or edges of a dataset here are read at once, without a thread that could be left alone.
+const FEW: usize = 1024;
 
 /// A dataset of this process or of storage servers.
 #[pyclass(frozen, module = "graphmill._graphmill")]
@@ -49,14 +53,13 @@ pub(crate) fn credentials(
 
 /// Opens a dataset of this machine.
 #[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "what Python gives is owned")]
 pub(crate) fn open(py: Python<'_>, path: PathBuf, storage: &str) -> PyResult<Dataset> {
     let storage = match storage {
         "mmap" => Storage::Mmap,
         "ram" => Storage::Ram,
         other => return Err(PyValueError::new_err(format!("storage is \"mmap\" or \"ram\", found {other:?}"))),
     };
-    let store = compute(py, || Store::open(&path, storage))?;
+    let store = wait(py, Duration::ZERO, move |_| Store::open(&path, storage))?;
     Ok(Dataset { store: Owned::new(Arc::new(store)) })
 }
 
@@ -88,12 +91,12 @@ pub(crate) fn connect(
     let deadline = Duration::try_from_secs_f64(timeout).ok().filter(|deadline| !deadline.is_zero());
     let deadline = deadline.ok_or_else(|| PyValueError::new_err(format!("timeout is {timeout}, expected seconds")))?;
     let prepare = || -> Result<_> {
-        let endpoints: Vec<Endpoint> = servers.iter().map(|text| text.parse()).collect::<graphmill_net::Result<_>>()?;
+        let servers = Servers::parse(&servers)?;
         let (token, tls) = credentials(token, token_file, tls)?;
-        Ok((endpoints, ConnectOptions { token, tls, transport, deadline, run, worker }))
+        Ok((servers, ConnectOptions { token, tls, transport, deadline, run, worker }))
     };
-    let (endpoints, options) = prepare()?;
-    let store = wait(py, || {}, move || Store::connect(&endpoints, options))?;
+    let (servers, options) = prepare()?;
+    let store = wait(py, Duration::ZERO, move |_| Store::connect(&servers, options))?;
     Ok(Dataset { store: Owned::new(Arc::new(store)) })
 }
 
@@ -113,7 +116,7 @@ impl Dataset {
         world_size: Option<u32>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let split = split.map(str::parse::<Split>).transpose().map_err(Error::from)?;
-        let ids = self.ask(py, move |store| store.node_ids(node_type.as_deref(), split, rank, world_size))?;
+        let ids = self.ask(py, None, move |store, _| store.node_ids(node_type.as_deref(), split, rank, world_size))?;
         array(py, signed(ids))
     }
 
@@ -143,19 +146,32 @@ impl Dataset {
         node_type: Option<String>,
         wanted: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let wanted = wanted.map(ids).transpose()?;
-        rows(py, self.ask(py, move |store| store.labels(node_type.as_deref(), wanted))?)
+        let ids = wanted.map(ids).transpose()?;
+        let count = ids.as_ref().map(Vec::len);
+        rows(py, self.ask(py, count, move |store, wanted| store.labels(node_type.as_deref(), ids, wanted))?)
     }
 
-    /// Sources and targets.
-    fn edge_index<'py>(
+    /// Sources and targets as the rows of one array.
+    fn edge_index<'py>(&self, py: Python<'py>, edge_type: Option<Triple>) -> PyResult<Bound<'py, PyAny>> {
+        let edge_type = edge_type.map(EdgeTypeName::from);
+        let (mut both, targets) = self.ask(py, None, move |store, _| store.edges(edge_type.as_ref()))?;
+        let shape = [2, both.len() as u64];
+        make_room(&mut both, "edges", targets.len() as u64).map_err(Error::from)?;
+        both.extend(targets);
+        Arrays::numpy(py)?.whole(py, Memory::of_words(signed(both)), DType::I64, &shape)
+    }
+
+    /// Where the neighbours of each node begin, and the neighbours: targets of sources, or sources of targets.
+    fn adjacency<'py>(
         &self,
         py: Python<'py>,
         edge_type: Option<Triple>,
+        by_source: bool,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let edge_type = edge_type.map(EdgeTypeName::from);
-        let (sources, targets) = self.ask(py, move |store| store.edge_index(edge_type.as_ref()))?;
-        Ok((array(py, signed(sources))?, array(py, signed(targets))?))
+        let call = move |store: &Store, _: &Wanted| store.adjacency(edge_type.as_ref(), by_source);
+        let (offsets, neighbors) = self.ask(py, None, call)?;
+        Ok((array(py, signed(offsets))?, array(py, signed(neighbors))?))
     }
 
     /// Numbers, or strings.
@@ -165,8 +181,9 @@ impl Dataset {
         node_type: Option<String>,
         wanted: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyList>> {
-        let wanted = ids(wanted)?;
-        let found = self.ask(py, move |store| store.original_ids(node_type.as_deref(), &wanted))?;
+        let ids = ids(wanted)?;
+        let count = Some(ids.len());
+        let found = self.ask(py, count, move |store, _| store.original_ids(node_type.as_deref(), &ids))?;
         let list = PyList::empty(py);
         for original in found {
             match original {
@@ -185,7 +202,8 @@ impl Dataset {
         keys: &Bound<'py, PyList>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let keys = keys.iter().map(|key| original(&key)).collect::<PyResult<Vec<_>>>()?;
-        let found = self.ask(py, move |store| store.lookup(node_type.as_deref(), &keys))?;
+        let count = Some(keys.len());
+        let found = self.ask(py, count, move |store, _| store.lookup(node_type.as_deref(), &keys))?;
         array(py, found.into_iter().map(|id| id.map_or(-1, u64::cast_signed)).collect())
     }
 
@@ -195,12 +213,13 @@ impl Dataset {
         node_type: Option<String>,
         wanted: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let wanted = ids(wanted)?;
-        array(py, self.ask(py, move |store| store.partition_ids(node_type.as_deref(), &wanted))?)
+        let ids = ids(wanted)?;
+        let count = Some(ids.len());
+        array(py, self.ask(py, count, move |store, _| store.partition_ids(node_type.as_deref(), &ids))?)
     }
 
     /// A loader: see [`Loader`].
-    #[pyo3(signature = (config, seeds, *, output, positions, batch_size, shuffle, drop_last, threads, ordered, prefetch, rank, world_size, even))]
+    #[pyo3(signature = (config, seeds, *, output, positions, batch_size, shuffle, drop_last, seed_order, threads, ordered, prefetch, rank, world_size, even))]
     #[expect(clippy::too_many_arguments, clippy::fn_params_excessive_bools, reason = "named by the caller")]
     fn loader(
         &self,
@@ -212,6 +231,7 @@ impl Dataset {
         batch_size: usize,
         shuffle: bool,
         drop_last: bool,
+        seed_order: &str,
         threads: usize,
         ordered: bool,
         prefetch: usize,
@@ -223,6 +243,7 @@ impl Dataset {
             batch_size,
             shuffle,
             drop_last,
+            seed_order: seed_order.parse().map_err(PyValueError::new_err::<String>)?,
             // Never on the thread that looks for signals.
             threads: threads.max(1),
             ordered,
@@ -248,13 +269,19 @@ impl Dataset {
         Ok(self.shared()?)
     }
 
-    /// Asks the store, wherever it is.
+    /// Asks the store, wherever it is, about so many nodes or edges, or about all of them.
     fn ask<T: Send + 'static>(
         &self,
         py: Python<'_>,
-        call: impl FnOnce(&Store) -> Result<T> + Send + 'static,
+        count: Option<usize>,
+        call: impl FnOnce(&Store, &Wanted) -> Result<T> + Send + 'static,
     ) -> PyResult<T> {
-        ask(py, self.shared()?, call)
+        let store = self.shared()?;
+        if !store.is_remote() && count.is_some_and(|count| count <= FEW) {
+            return compute(py, || call(store, &Wanted::default()));
+        }
+        let store = Arc::clone(store);
+        wait(py, Duration::ZERO, move |wanted| call(&store, wanted))
     }
 
     fn features<'py>(
@@ -264,22 +291,10 @@ impl Dataset {
         name: String,
         wanted: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let wanted = wanted.map(ids).transpose()?;
-        rows(py, self.ask(py, move |store| store.features(&owner, &name, wanted))?)
+        let ids = wanted.map(ids).transpose()?;
+        let count = ids.as_ref().map(Vec::len);
+        rows(py, self.ask(py, count, move |store, wanted| store.features(&owner, &name, ids, wanted))?)
     }
-}
-
-/// Asks a store: on a thread of its own where others must be waited for.
-pub(crate) fn ask<T: Send + 'static>(
-    py: Python<'_>,
-    store: &Arc<Store>,
-    call: impl FnOnce(&Store) -> Result<T> + Send + 'static,
-) -> PyResult<T> {
-    if !store.is_remote() {
-        return compute(py, || call(store));
-    }
-    let store = Arc::clone(store);
-    wait(py, || {}, move || call(&store))
 }
 
 fn rows(py: Python<'_>, rows: Rows) -> PyResult<Bound<'_, PyAny>> {
@@ -297,8 +312,11 @@ fn original(key: &Bound<'_, PyAny>) -> PyResult<Original> {
         return Ok(Original::String(text.to_str()?.to_owned()));
     }
     match key.cast::<PyInt>() {
-        Ok(number) => Ok(Original::Int(number.extract()?)),
-        Err(_) => Err(PyValueError::new_err(format!("{key} is neither a number nor a string"))),
+        Ok(number) => {
+            let large = |_| PyValueError::new_err(format!("{number} is larger than ids of an input can be"));
+            Ok(Original::Int(number.extract().map_err(large)?))
+        }
+        Err(_) => Err(PyValueError::new_err(format!("{} is neither a number nor a string", key.repr()?))),
     }
 }
 

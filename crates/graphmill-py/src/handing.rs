@@ -1,7 +1,7 @@
 //! A batch as Python gets it: dicts of arrays in the batch's own memory.
 
 use graphmill_graph::DType;
-use graphmill_sample::{Batch, BatchId, Config, Cutting, Entry, Epoch, Expand, Field, Plan, Task};
+use graphmill_sample::{Batch, BatchId, Config, Entry, Expand, Field, Plan, SeedCuts, Task};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
@@ -26,8 +26,7 @@ struct Names {
 
 /// What tells the places of a batch's seeds in their list.
 pub(crate) struct Positions {
-    pub(crate) cutting: Cutting,
-    pub(crate) seeds: u64,
+    pub(crate) cuts: SeedCuts,
     pub(crate) seed: u64,
 }
 
@@ -48,8 +47,8 @@ impl Handing {
 
     /// The places of a batch's seeds in their list.
     pub(crate) fn positions(&self, batch: BatchId) -> Option<Vec<i64>> {
-        let Positions { cutting, seeds, seed } = self.positions.as_ref()?;
-        Some(Epoch::new(*cutting, *seeds, *seed, batch.epoch).positions(batch.g).map(u64::cast_signed).collect())
+        let Positions { cuts, seed } = self.positions.as_ref()?;
+        Some(cuts.positions(*seed, batch).map(u64::cast_signed).collect())
     }
 
     /// A dict of what the batch has once, one per node type, and one per edge type, as `(once, {type: …}, {type: …})`.

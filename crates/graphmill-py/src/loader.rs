@@ -3,20 +3,20 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::task::Poll;
+use std::time::Duration;
 
 use graphmill_client::{Batches as Epoch, Loader as Client, Options, SeedList, State};
-use graphmill_sample::{Batch, Config, Cutting};
+use graphmill_sample::{Batch, Config};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
 use crate::arrays::{Arrays, ids, words};
-use crate::dataset::ask;
 use crate::errors::{Error, of_panic};
 use crate::handing::{Handing, Positions};
 use crate::owned::Owned;
 use crate::store::{Seeds, Store};
-use crate::wait::SLICE;
+use crate::wait::{SLICE, compute, wait};
 
 /// Epochs of batches.
 #[pyclass(frozen, module = "graphmill._graphmill")]
@@ -47,15 +47,15 @@ impl Loader {
         if tensors {
             Arrays::torch(py)?;
         }
-        let cutting =
-            Cutting { batch_size: options.batch_size as u64, shuffle: options.shuffle, drop_last: options.drop_last };
-        let positions = match &seeds {
-            Seeds::Listed(list) if positions => {
-                Some(Positions { cutting, seeds: list.len() as u64, seed: config.seed })
-            }
-            _ => None,
-        };
-        let loader = ask(py, store, move |store| store.loader(config, seeds, options))?;
+        let shared = Arc::clone(store);
+        let (loader, positions) = wait(py, Duration::ZERO, move |_| {
+            let cuts = match &seeds {
+                Seeds::Listed(list) if positions => Some(shared.cuts(&config, list, &options)?),
+                _ => None,
+            };
+            let positions = cuts.map(|cuts| Positions { cuts, seed: config.seed });
+            Ok((shared.loader(config, seeds, options)?, positions))
+        })?;
         let handing = Arc::new(Handing::new(py, loader.plan(), tensors, positions)?);
         Ok(Self { client: Owned::new(Arc::new(loader)), store: Owned::new(Arc::clone(store)), handing })
     }
@@ -71,7 +71,11 @@ impl Loader {
         begin: impl FnOnce(&Client) -> graphmill_client::Result<Epoch> + Send + 'static,
     ) -> PyResult<Batches> {
         let client = Arc::clone(self.client()?);
-        let epoch = ask(py, self.store.get("this loader")?, move |_| Ok(begin(&client)?))?;
+        let epoch = if self.store.get("this loader")?.is_remote() {
+            wait(py, Duration::ZERO, move |_| Ok(begin(&client)?))?
+        } else {
+            compute(py, move || Ok(begin(&client)?))?
+        };
         Ok(Batches { epoch: Owned::new(Mutex::new(epoch)), handing: Arc::clone(&self.handing) })
     }
 }

@@ -1,11 +1,11 @@
 //! A member of a run as Python holds it, and the key-value stores of its rounds.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use graphmill_rendezvous::client::{self, ConnectOptions, Connection, Timeouts};
+use graphmill_rendezvous::client::{self, ConnectOptions, Connection, Master, Timeouts};
 use graphmill_rendezvous::{Settings, Target};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::dataset::{TlsFiles, credentials};
 use crate::errors::{Error, of_panic};
 use crate::owned::Owned;
-use crate::wait::SLICE;
+use crate::wait::receive;
 
 /// The time to take leave in, when a signal ends a wait.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -50,27 +50,26 @@ where
         // Nobody listens any more when a signal came.
         let _ = sender.send(called.await);
     });
-    // The receiver is for this thread alone, which `detach` cannot know.
-    let receiver = Mutex::new(receiver);
-    loop {
-        let received = py.detach(|| receiver.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(SLICE));
-        match received {
-            Ok(Ok(answered)) => return Ok(answered),
-            Ok(Err(ended)) => {
-                return Err(match ended.try_into_panic() {
-                    Ok(panic) => of_panic(panic.as_ref()),
-                    Err(ended) => of_panic(&ended.to_string()),
-                });
-            }
-            Err(RecvTimeoutError::Disconnected) => return Err(of_panic(&"a call ended without a word")),
-            Err(RecvTimeoutError::Timeout) => {
-                if let Err(signal) = py.check_signals() {
-                    abort.abort();
-                    return Err(signal);
-                }
-            }
-        }
+    let received = receive(py, &Mutex::new(receiver)).inspect_err(|_| abort.abort())?;
+    match received {
+        Some(Ok(answered)) => Ok(answered),
+        Some(Err(ended)) => Err(match ended.try_into_panic() {
+            Ok(panic) => of_panic(panic.as_ref()),
+            Err(ended) => of_panic(&ended.to_string()),
+        }),
+        None => Err(of_panic(&"a call ended without a word")),
     }
+}
+
+/// Asks Python for the port of rank 0, beside the thread that keeps leases up; what Python raises is noted.
+async fn port(host: Arc<Py<PyAny>>, raised: Arc<Mutex<Option<PyErr>>>) -> Result<u16, client::Error> {
+    let asked = tokio::task::spawn_blocking(move || Python::attach(|py| host.call0(py)?.extract::<u16>(py)));
+    let asked = asked.await.unwrap_or_else(|ended| Err(of_panic(&ended.to_string())));
+    asked.map_err(|error| {
+        let reason = error.to_string();
+        *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        client::Error::Host(reason)
+    })
 }
 
 fn seconds(name: &str, value: f64) -> PyResult<Duration> {
@@ -112,7 +111,7 @@ impl Member {
         tls: Option<TlsFiles>,
     ) -> PyResult<Self> {
         let target: Target = url.parse().map_err(PyValueError::new_err)?;
-        let run = match (target.run, run) {
+        let run = match (target.run.clone(), run) {
             (Some(named), Some(run)) if named != run => {
                 return Err(PyValueError::new_err(format!("the run is `{run}`, but `{named}` in {url}; name it once")));
             }
@@ -136,22 +135,38 @@ impl Member {
         let runtime = runtime(py)?;
         let connection = {
             let _inside = runtime.enter();
-            Connection::new(&target.endpoints, &ConnectOptions { token, tls })
+            let opened = Connection::open(&target.place, &ConnectOptions { token, tls });
+            opened.map_err(|error| PyValueError::new_err(error.to_string()))?
         };
         let member = client::Member::new(connection, &run, local_addr, settings, timeouts)
             .map_err(|error| PyValueError::new_err(error.to_string()))?;
         Ok(Self { kept: Owned::new((runtime, Arc::new(member))) })
     }
 
-    /// The round, this member's rank, how many take part, and the round's store.
-    fn next_rendezvous(&self, py: Python<'_>) -> PyResult<(u64, u32, u32, Store)> {
+    /// The round, this member's rank, how many take part, the round's store, and how rank 0 is reached; a member that has rank 0
+    /// is asked for a port.
+    fn next_rendezvous(
+        &self,
+        py: Python<'_>,
+        host: Py<PyAny>,
+        timeout: f64,
+    ) -> PyResult<(u64, u32, u32, Store, String, u16)> {
         let (runtime, member) = self.get()?;
-        let joining = Arc::clone(member);
-        match answer(py, runtime, async move { joining.next_rendezvous().await }) {
+        let (joining, within) = (Arc::clone(member), seconds("timeout", timeout)?);
+        let (host, raised) = (Arc::new(host), Arc::new(Mutex::new(None)));
+        let port = {
+            let raised = Arc::clone(&raised);
+            move || port(Arc::clone(&host), Arc::clone(&raised))
+        };
+        match answer(py, runtime, async move { joining.next_rendezvous_hosted(within, port).await }) {
             Ok(joined) => {
+                if let Some(raised) = raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                    return Err(raised);
+                }
                 let joined = joined.map_err(Error::from)?;
                 let store = Store { kept: Owned::new((Arc::clone(runtime), joined.store)) };
-                Ok((joined.round, joined.rank, joined.world_size, store))
+                let Master { address, port } = joined.master;
+                Ok((joined.round, joined.rank, joined.world_size, store, address, port))
             }
             Err(signal) => {
                 // The others are not to wait for a member that has gone.
@@ -160,6 +175,10 @@ impl Member {
                 Err(signal)
             }
         }
+    }
+
+    fn is_lost(&self) -> PyResult<bool> {
+        Ok(self.get()?.1.is_lost())
     }
 
     fn num_nodes_waiting(&self, py: Python<'_>) -> PyResult<usize> {

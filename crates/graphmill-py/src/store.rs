@@ -1,21 +1,25 @@
 //! A dataset of this process or of storage servers, read by the same calls.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use graphmill_client::{
     ConnectOptions, EdgeIndex, EdgeLayout, Loader, Options, Original, Remote, RemoteDataset, Rows, SeedList, Seeding,
-    Shard, rank_slices,
+    Servers, Shard, compress, rank_slices,
 };
 use graphmill_graph::{
     Dataset, EdgeRole, EdgeTypeName, Error as GraphError, FeatureInfo, Manifest, OpenOptions, OriginalId, OriginalKind,
     Split, Storage,
 };
-use graphmill_net::Endpoint;
-use graphmill_sample::{Config, Gather, Source, View};
+use graphmill_sample::{Config, Cutting, Gather, PartitionLists, Plan, SeedCuts, SeedOrder, Source, View, room};
 use serde_json::{Value, json};
 
 use crate::errors::{Error, Result};
+use crate::wait::Wanted;
+
+/// Rows that are gathered before somebody looks whether they are still wanted.
+const ROWS: usize = 1 << 14;
 
 /// Where a dataset is.
 #[derive(Debug)]
@@ -49,8 +53,8 @@ impl Store {
         Ok(Self::Embedded { dataset, view })
     }
 
-    pub(crate) fn connect(servers: &[Endpoint], options: ConnectOptions) -> Result<Self> {
-        let remote = Remote::connect(servers, options)?;
+    pub(crate) fn connect(servers: &Servers, options: ConnectOptions) -> Result<Self> {
+        let remote = Remote::connect_to(servers, options)?;
         Ok(Self::Remote { dataset: RemoteDataset::new(Arc::clone(&remote)), remote })
     }
 
@@ -114,26 +118,28 @@ impl Store {
             }
             Self::Embedded { dataset, .. } => {
                 let ids = match split {
-                    Some(split) => dataset.split_ids(place, split)?,
-                    None => (0..dataset.node_types()[place].count).collect(),
+                    Some(split) => Ids::Listed(dataset.split_ids(place, split)?),
+                    None => Ids::All(dataset.node_types()[place].count),
                 };
                 match Shard::of_rank(rank, world_size, 1)? {
                     Shard::Rank { rank, world_size, servers } => {
                         let cut = |part: u64, of: u64| (ids.len() as u128 * u128::from(part) / u128::from(of)) as usize;
                         let slices = rank_slices(rank, world_size, servers)?;
-                        let slices = slices.iter().map(|(_, slice)| {
-                            &ids[cut(slice.start, slice.denominator)..cut(slice.end, slice.denominator)]
-                        });
-                        Ok(slices.flatten().copied().collect())
+                        let places = slices
+                            .iter()
+                            .map(|(_, slice)| cut(slice.start, slice.denominator)..cut(slice.end, slice.denominator));
+                        let mut share = room("ids", places.clone().map(|places| places.len() as u64).sum())?;
+                        places.for_each(|places| ids.add_to(&mut share, places));
+                        Ok(share)
                     }
-                    Shard::Whole | Shard::Slice(_) => Ok(ids),
+                    Shard::Whole | Shard::Slice(_) => ids.list(),
                 }
             }
         }
     }
 
     /// Rows of a feature.
-    pub(crate) fn features(&self, owner: &Owner, name: &str, ids: Option<Vec<u64>>) -> Result<Rows> {
+    pub(crate) fn features(&self, owner: &Owner, name: &str, ids: Option<Vec<u64>>, wanted: &Wanted) -> Result<Rows> {
         let manifest = self.manifest();
         let (features, count, place) = match owner {
             Owner::Node(node_type) => {
@@ -152,39 +158,41 @@ impl Store {
             name: name.to_owned(),
             available: listed(features.iter().map(|info| &info.name)),
         })?;
-        let ids = ids.unwrap_or_else(|| (0..count).collect());
+        let ids = ids.map_or(Ids::All(count), Ids::Listed);
         match (self, owner) {
             (Self::Remote { dataset, .. }, Owner::Node(node_type)) => {
-                Ok(dataset.node_feature(node_type.as_deref(), name, &ids)?)
+                Ok(dataset.node_feature(node_type.as_deref(), name, &ids.list()?)?)
             }
             (Self::Remote { dataset, .. }, Owner::Edge(edge_type)) => {
-                Ok(dataset.edge_feature(edge_type.as_ref(), name, &ids)?)
+                Ok(dataset.edge_feature(edge_type.as_ref(), name, &ids.list()?)?)
             }
             (Self::Embedded { view, .. }, Owner::Node(_)) => {
-                gather(view, Source::Node { node_type: place, feature }, &features[feature], &ids)
+                gather(view, Source::Node { node_type: place, feature }, &features[feature], &ids, wanted)
             }
             (Self::Embedded { view, .. }, Owner::Edge(_)) => {
-                gather(view, Source::Edge { edge_type: place, feature }, &features[feature], &ids)
+                gather(view, Source::Edge { edge_type: place, feature }, &features[feature], &ids, wanted)
             }
         }
     }
 
     /// Rows of labels.
-    pub(crate) fn labels(&self, node_type: Option<&str>, ids: Option<Vec<u64>>) -> Result<Rows> {
+    pub(crate) fn labels(&self, node_type: Option<&str>, ids: Option<Vec<u64>>, wanted: &Wanted) -> Result<Rows> {
         let place = self.manifest().resolve_node_type(node_type)?;
         let info = &self.manifest().node_types[place];
         let Some(label) = &info.label else {
             return Err(Error::Argument(format!("nodes of `{}` have no labels", info.name)));
         };
-        let ids = ids.unwrap_or_else(|| (0..info.count).collect());
+        let ids = ids.map_or(Ids::All(info.count), Ids::Listed);
         match self {
-            Self::Remote { dataset, .. } => Ok(dataset.node_label(node_type, &ids)?),
-            Self::Embedded { view, .. } => gather(view, Source::Label { node_type: place }, &label.as_feature(), &ids),
+            Self::Remote { dataset, .. } => Ok(dataset.node_label(node_type, &ids.list()?)?),
+            Self::Embedded { view, .. } => {
+                gather(view, Source::Label { node_type: place }, &label.as_feature(), &ids, wanted)
+            }
         }
     }
 
     /// Sources and targets of all edges of a type, in stored order.
-    pub(crate) fn edge_index(&self, edge_type: Option<&EdgeTypeName>) -> Result<(Vec<u64>, Vec<u64>)> {
+    pub(crate) fn edges(&self, edge_type: Option<&EdgeTypeName>) -> Result<(Vec<u64>, Vec<u64>)> {
         self.manifest().resolve_edge_type(edge_type)?;
         match self {
             Self::Remote { dataset, .. } => match dataset.edge_index(edge_type, EdgeLayout::Coo)? {
@@ -196,6 +204,16 @@ impl Store {
                 SeedList::All(_) | SeedList::Nodes(_) => Ok((Vec::new(), Vec::new())),
             },
         }
+    }
+
+    /// Where the neighbours of each node of a type's edges begin, and the neighbours, in stored order.
+    pub(crate) fn adjacency(&self, edge_type: Option<&EdgeTypeName>, by_source: bool) -> Result<(Vec<u64>, Vec<u64>)> {
+        let manifest = self.manifest();
+        let name = &manifest.edge_types[manifest.resolve_edge_type(edge_type)?].name;
+        let owner = manifest.node_type(if by_source { &name.src } else { &name.dst })?;
+        let (sources, targets) = self.edges(edge_type)?;
+        let (owners, neighbors) = if by_source { (sources, targets) } else { (targets, sources) };
+        Ok(compress(&owners, &neighbors, manifest.node_types[owner].count)?)
     }
 
     /// What nodes were called in the input.
@@ -240,7 +258,7 @@ impl Store {
 
     /// A loader, and how many seeds it was given, where they were listed.
     pub(crate) fn loader(&self, config: Config, seeds: Seeds, options: Options) -> Result<Loader> {
-        let plan = graphmill_sample::Plan::remote(config.clone(), self.manifest())?;
+        let plan = Plan::remote(config.clone(), self.manifest())?;
         let (first, second) = plan.seed_types();
         match &seeds {
             Seeds::Split(split) => self.check_split(first, *split)?,
@@ -276,6 +294,23 @@ impl Store {
         }
     }
 
+    /// Which of some listed seeds make which batch of a loader.
+    pub(crate) fn cuts(&self, config: &Config, list: &SeedList, options: &Options) -> Result<SeedCuts> {
+        let Options { batch_size, shuffle, drop_last, .. } = *options;
+        let cutting = Cutting { batch_size: batch_size as u64, shuffle, drop_last };
+        match (options.seed_order, list) {
+            (SeedOrder::Partition, SeedList::Nodes(ids) | SeedList::Pairs { src: ids, .. }) => {
+                let manifest = self.manifest();
+                let place = Plan::remote(config.clone(), manifest)?.seed_types().0;
+                let name = (!manifest.homogeneous).then(|| manifest.node_types[place].name.as_str());
+                let owners: Vec<u32> = self.partition_ids(name, ids)?.into_iter().map(|owner| owner as u32).collect();
+                let lists = PartitionLists::of_owners(&owners, manifest.parts)?;
+                Ok(SeedCuts::by_partition(cutting, Arc::new(lists))?)
+            }
+            _ => Ok(SeedCuts::global(cutting, list.len() as u64)),
+        }
+    }
+
     fn check_split(&self, place: usize, split: Split) -> Result<()> {
         let info = &self.manifest().node_types[place];
         if info.splits.get(split).is_some() {
@@ -297,12 +332,55 @@ impl Store {
     }
 }
 
-fn gather(view: &View, source: Source, info: &FeatureInfo, ids: &[u64]) -> Result<Rows> {
+fn gather(view: &View, source: Source, info: &FeatureInfo, ids: &Ids, wanted: &Wanted) -> Result<Rows> {
     let row_bytes = info.row_bytes().unwrap_or(0) as usize;
-    let mut bytes = vec![0; row_bytes * ids.len()];
-    view.gather(Gather { source, ids }, &mut bytes)?;
+    // Tried first: a vector of zeros, which the system has ready, ends the process where there is no memory.
+    let len = row_bytes.checked_mul(ids.len()).filter(|&len| Vec::<u8>::new().try_reserve_exact(len).is_ok());
+    let mut bytes = vec![0; len.ok_or(Error::Memory { rows: ids.len(), row_bytes })?];
+    let mut some = Vec::with_capacity(ROWS.min(ids.len()));
+    for (start, rows) in (0..ids.len()).step_by(ROWS).zip(bytes.chunks_mut((row_bytes * ROWS).max(1))) {
+        wanted.check()?;
+        some.clear();
+        ids.add_to(&mut some, start..(start + ROWS).min(ids.len()));
+        view.gather(Gather { source, ids: &some }, rows)?;
+    }
     let shape = std::iter::once(ids.len() as u64).chain(info.shape.iter().copied()).collect();
     Ok(Rows { dtype: info.dtype, shape, bytes })
+}
+
+/// Ids that were named, or all up to a count: nobody lists those who need not.
+#[derive(Debug)]
+enum Ids {
+    Listed(Vec<u64>),
+    All(u64),
+}
+
+impl Ids {
+    fn len(&self) -> usize {
+        match self {
+            Self::Listed(ids) => ids.len(),
+            Self::All(count) => *count as usize,
+        }
+    }
+
+    /// Adds those at some places to a list.
+    fn add_to(&self, list: &mut Vec<u64>, places: Range<usize>) {
+        match self {
+            Self::Listed(ids) => list.extend(&ids[places]),
+            Self::All(_) => list.extend(places.start as u64..places.end as u64),
+        }
+    }
+
+    fn list(self) -> Result<Vec<u64>> {
+        match self {
+            Self::Listed(ids) => Ok(ids),
+            Self::All(count) => {
+                let mut ids = room("ids", count)?;
+                ids.extend(0..count);
+                Ok(ids)
+            }
+        }
+    }
 }
 
 fn listed(names: impl Iterator<Item = impl ToString>) -> String {

@@ -55,24 +55,6 @@ pub fn join(state: &State, settings: &Settings, node: &Arc<Node>, deadline: Time
     }
 }
 
-/// What a member that takes part and wants to leave does next.
-pub fn exit(state: &State, node: &Arc<Node>, deadline: Time, now: Time) -> Next {
-    match () {
-        () if !state.participants.contains_key(node) => Next::Done,
-        () if now > deadline => Next::TimedOut,
-        () => Next::Act(Action::Withdraw),
-    }
-}
-
-/// What somebody who wants to end the run does next.
-pub fn close(state: &State, deadline: Time, now: Time) -> Next {
-    match () {
-        () if state.closed => Next::Done,
-        () if now > deadline => Next::TimedOut,
-        () => Next::Act(Action::Close),
-    }
-}
-
 /// Whether a member is to be heard of again.
 fn keep_alive(state: &State, settings: &Settings, node: &Node, now: Time) -> Next {
     let due = state.heard(node).is_some_and(|heard| now.saturating_sub(heard) >= settings.keep_alive);

@@ -61,7 +61,7 @@ pub enum Outcome {
     Closed,
     /// It took too long.
     TimedOut,
-    /// The member was not heard of for so long that it counts as dead.
+    /// The member is on no list any more: it was not heard of for so long that it counts as dead, or has left.
     Lost,
 }
 
@@ -147,12 +147,10 @@ impl Run {
                 self.stop_joining(&node);
             }
             Event::Leave(node) => {
-                self.stop_joining(&node);
-                if self.state.remove(&node, &self.settings) {
-                    self.touched.insert(node);
-                    effects.changed = true;
-                    effects.for_all = true;
+                if self.stop_joining(&node) {
+                    effects.answer(&node, Outcome::Lost);
                 }
+                self.remove(&node, &mut effects);
             }
             Event::KeepAlive(node) => {
                 if self.state.knows(&node) {
@@ -223,12 +221,16 @@ impl Run {
                 Next::Act(action) => self.change(action, node, now, effects),
                 Next::Done => {
                     let rank = self.state.participants.get(node).copied().flatten().unwrap_or_default();
-                    let world_size = self.state.participants.len() as u32;
-                    break Outcome::Joined { round: self.state.round, rank, world_size };
+                    let State { round, world_size, .. } = self.state;
+                    break Outcome::Joined { round, rank, world_size };
                 }
                 Next::Exit => break Outcome::Exit,
                 Next::Closed => break Outcome::Closed,
-                Next::TimedOut => break Outcome::TimedOut,
+                Next::TimedOut => {
+                    // However late that is noticed, nobody is to count on it.
+                    self.remove(node, effects);
+                    break Outcome::TimedOut;
+                }
             }
         };
         self.stop_joining(node);
@@ -249,6 +251,15 @@ impl Run {
         // Who only comes in or waits changes nothing for the others.
         let quiet = matches!(action, Action::TakePart | Action::Wait | Action::BeRedundant | Action::StopWaiting);
         effects.for_all |= !quiet || before != (self.state.complete, self.state.round);
+    }
+
+    /// Takes a member off every list.
+    fn remove(&mut self, node: &Arc<Node>, effects: &mut Effects) {
+        if self.state.remove(node, &self.settings) {
+            self.touched.insert(Arc::clone(node));
+            effects.changed = true;
+            effects.for_all = true;
+        }
     }
 
     fn start_joining(&mut self, node: &Arc<Node>, within: Duration, now: Time) {

@@ -7,17 +7,21 @@ use graphmill_net::Token;
 use graphmill_wire::proto::rendezvous_service_server::{RendezvousService, RendezvousServiceServer};
 use graphmill_wire::proto::store_request::Operation as Asked;
 use graphmill_wire::proto::{
-    CloseRunResponse, JoinOutcome, JoinRequest, JoinResponse, KeepAliveResponse, LeaveRunResponse, ListRunsRequest,
-    ListRunsResponse, MemberId, MemberList, MemberRequest, RunMember, RunRequest, RunSettings, RunStatus, StoreEntry,
-    StoreRequest, StoreResponse,
+    CloseRunRequest, CloseRunResponse, JoinOutcome, JoinRequest, JoinResponse, KeepAliveResponse, LeaveRunResponse,
+    ListRunsRequest, ListRunsResponse, MemberId, MemberList, MemberRequest, RegisterServerRequest,
+    RegisterServerResponse, RemoveServerRequest, RemoveServerResponse, RenewServerRequest, RenewServerResponse,
+    RunGlance, RunMember, RunRequest, RunSettings, RunStatus, StorageStatus, StoreCall, StoreEntry, StoreRequest,
+    StoreResponse,
 };
 use tokio_stream::Stream;
 use tonic::service::interceptor::InterceptedService;
 use tonic::{Request, Response, Status};
 
+use crate::calls::Call;
 use crate::machine::Outcome;
+use crate::task::Glance;
 use crate::values::ValueError;
-use crate::{Coordinator, Node, Operation, Refused, Settings};
+use crate::{Coordinator, Node, Operation, Refused, Settings, storage};
 
 /// The largest request: a store's worth of values, and their keys.
 const LARGEST: usize = 4 << 20;
@@ -57,10 +61,15 @@ pub struct Service {
 #[tonic::async_trait]
 impl RendezvousService for Service {
     async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinResponse>, Status> {
-        let JoinRequest { run, member, settings, timeout_ms, retry } = request.into_inner();
+        let JoinRequest { run, member, settings, timeout_ms, retry, told } = request.into_inner();
         let settings = settings.ok_or_else(|| Status::invalid_argument("a join needs the run's settings"))?;
         let within = Duration::from_millis(timeout_ms);
-        let outcome = self.coordinator.join(&run, node(member)?, from_wire(&settings), within, retry).await?;
+        let (member, settings) = (node(member)?, from_wire(&settings));
+        let outcome = if retry {
+            self.coordinator.join_again(&run, member, settings, within, told).await?
+        } else {
+            self.coordinator.join(&run, member, settings, within).await?
+        };
         let (outcome, round, rank, world_size) = match outcome {
             Outcome::Joined { round, rank, world_size } => (JoinOutcome::Joined, round, rank, world_size),
             Outcome::Exit => (JoinOutcome::Exit, 0, 0, 0),
@@ -83,9 +92,16 @@ impl RendezvousService for Service {
         Ok(Response::new(LeaveRunResponse {}))
     }
 
-    async fn close_run(&self, request: Request<RunRequest>) -> Result<Response<CloseRunResponse>, Status> {
-        self.coordinator.close(&request.into_inner().run).await?;
+    async fn close_run(&self, request: Request<CloseRunRequest>) -> Result<Response<CloseRunResponse>, Status> {
+        let CloseRunRequest { run, settings } = request.into_inner();
+        self.coordinator.close(&run, settings.as_ref().map(from_wire)).await?;
         Ok(Response::new(CloseRunResponse {}))
+    }
+
+    async fn glance_at_run(&self, request: Request<MemberRequest>) -> Result<Response<RunGlance>, Status> {
+        let MemberRequest { run, member } = request.into_inner();
+        let Glance { closed, waiting, known } = self.coordinator.glance(&run, node(member)?).await?;
+        Ok(Response::new(RunGlance { closed, waiting: waiting as u64, known }))
     }
 
     async fn describe_run(&self, request: Request<RunRequest>) -> Result<Response<RunStatus>, Status> {
@@ -99,20 +115,10 @@ impl RendezvousService for Service {
     async fn watch_run(&self, request: Request<RunRequest>) -> Result<Response<Self::WatchRunStream>, Status> {
         let run = request.into_inner().run;
         let changes = self.coordinator.changes(&run).await?;
-        let first = self.coordinator.status(&run).await?;
-        let state = (Some(first), changes, run, Arc::clone(&self.coordinator));
-        let stream = futures_util::stream::unfold(state, |(first, mut changes, run, coordinator)| async move {
-            let status = if let Some(status) = first {
-                Ok(status)
-            } else {
-                // The end of the run's task is the end of the stream.
-                changes.changed().await.ok()?;
-                coordinator.status(&run).await
-            };
-            let status = status.map(|status| to_status(&run, &status)).map_err(Status::from);
-            Some((status, (None, changes, run, coordinator)))
-        });
-        Ok(Response::new(Box::pin(stream)))
+        let ask = async |coordinator: Arc<Coordinator>, run: String| {
+            coordinator.status(&run).await.map(|status| to_status(&run, &status))
+        };
+        Ok(Response::new(Box::pin(watching(Arc::clone(&self.coordinator), run, changes, ask))))
     }
 
     async fn list_runs(&self, _: Request<ListRunsRequest>) -> Result<Response<ListRunsResponse>, Status> {
@@ -120,7 +126,7 @@ impl RendezvousService for Service {
     }
 
     async fn store(&self, request: Request<StoreRequest>) -> Result<Response<StoreResponse>, Status> {
-        let StoreRequest { run, round, operation, timeout_ms } = request.into_inner();
+        let StoreRequest { run, round, operation, timeout_ms, call } = request.into_inner();
         let within = Duration::from_millis(timeout_ms);
         let entries = |entries: Vec<StoreEntry>| entries.into_iter().map(|entry| (entry.key, entry.value)).collect();
         let operation = match operation.ok_or_else(|| Status::invalid_argument("nothing is asked of the store"))? {
@@ -134,9 +140,81 @@ impl RendezvousService for Service {
             Asked::Delete(keys) => Operation::Delete(keys.keys),
             Asked::Count(count) => Operation::Count(count.prefix),
         };
-        let stored = self.coordinator.store(&run, round, operation).await?;
+        let stored = match call {
+            Some(StoreCall { caller, number }) => {
+                self.coordinator.store_once(&run, round, operation, Call { caller, number }).await?
+            }
+            None => self.coordinator.store(&run, round, operation).await?,
+        };
         Ok(Response::new(StoreResponse { values: stored.values, number: stored.number, yes: stored.yes }))
     }
+
+    async fn register_server(
+        &self,
+        request: Request<RegisterServerRequest>,
+    ) -> Result<Response<RegisterServerResponse>, Status> {
+        let mut request = request.into_inner();
+        let run = std::mem::take(&mut request.run);
+        let assigned = self.coordinator.register_server(&run, storage::arrival(request)?).await?;
+        Ok(Response::new(RegisterServerResponse { assigned: assigned.into_iter().collect() }))
+    }
+
+    async fn renew_server(
+        &self,
+        request: Request<RenewServerRequest>,
+    ) -> Result<Response<RenewServerResponse>, Status> {
+        let RenewServerRequest { run, address, incarnation, serving } = request.into_inner();
+        let serving = storage::partitions(serving)?;
+        let known = self.coordinator.renew_server(&run, address, incarnation, serving).await?;
+        Ok(Response::new(RenewServerResponse { known }))
+    }
+
+    async fn remove_server(
+        &self,
+        request: Request<RemoveServerRequest>,
+    ) -> Result<Response<RemoveServerResponse>, Status> {
+        let RemoveServerRequest { run, address, incarnation } = request.into_inner();
+        self.coordinator.remove_server(&run, address, incarnation).await?;
+        Ok(Response::new(RemoveServerResponse {}))
+    }
+
+    async fn describe_storage(&self, request: Request<RunRequest>) -> Result<Response<StorageStatus>, Status> {
+        let run = request.into_inner().run;
+        let status = self.coordinator.storage(&run).await?;
+        Ok(Response::new(storage::to_status(&run, status)))
+    }
+
+    type WatchStorageStream = std::pin::Pin<Box<dyn Stream<Item = Result<StorageStatus, Status>> + Send>>;
+
+    async fn watch_storage(&self, request: Request<RunRequest>) -> Result<Response<Self::WatchStorageStream>, Status> {
+        let run = request.into_inner().run;
+        let changes = self.coordinator.storage_changes(&run).await?;
+        let ask = async |coordinator: Arc<Coordinator>, run: String| {
+            coordinator.storage(&run).await.map(|status| storage::to_status(&run, status))
+        };
+        Ok(Response::new(Box::pin(watching(Arc::clone(&self.coordinator), run, changes, ask))))
+    }
+}
+
+/// A stream of what a run's task tells: now, and whenever it changes. It ends with the task.
+fn watching<T, F>(
+    coordinator: Arc<Coordinator>,
+    run: String,
+    changes: tokio::sync::watch::Receiver<u64>,
+    ask: impl Fn(Arc<Coordinator>, String) -> F + Send + 'static,
+) -> impl Stream<Item = Result<T, Status>> + Send
+where
+    F: Future<Output = Result<T, Refused>> + Send,
+    T: Send,
+{
+    let state = (true, changes, run, coordinator, ask);
+    futures_util::stream::unfold(state, |(first, mut changes, run, coordinator, ask)| async move {
+        if !first {
+            changes.changed().await.ok()?;
+        }
+        let told = ask(Arc::clone(&coordinator), run.clone()).await.map_err(Status::from);
+        Some((told, (false, changes, run, coordinator, ask)))
+    })
 }
 
 impl From<Refused> for Status {
@@ -144,6 +222,7 @@ impl From<Refused> for Status {
         let reason = refused.to_string();
         match refused {
             Refused::Unknown(_) => Self::not_found(reason),
+            Refused::Over(_) => Self::aborted(reason),
             Refused::Exhausted(_) | Refused::Value(ValueError::Full(_)) => Self::resource_exhausted(reason),
             Refused::Value(ValueError::Missing(_)) => Self::failed_precondition(reason),
             Refused::Invalid(_) | Refused::Value(_) => Self::invalid_argument(reason),

@@ -85,6 +85,12 @@ pub struct InvalidSettings {
     reason: String,
 }
 
+impl InvalidSettings {
+    pub(crate) fn new(reason: String) -> Self {
+        Self { reason }
+    }
+}
+
 /// # Errors
 /// When a name cannot be that of a run.
 pub fn check_run(run: &str) -> Result<(), InvalidSettings> {

@@ -18,6 +18,8 @@ pub struct State {
     pub round: u64,
     /// Whether the round is formed, and its participants have ranks.
     pub complete: bool,
+    /// How many took part when it was formed; some may have gone since.
+    pub world_size: u32,
     /// Whether there will be no further round.
     pub closed: bool,
     /// When the last call ends, if it was made.
@@ -55,8 +57,6 @@ pub enum Action {
     StopBeingRedundant,
     /// The round is formed.
     Complete,
-    /// The run ends.
-    Close,
 }
 
 impl State {
@@ -93,10 +93,6 @@ impl State {
                 return;
             }
             Action::Complete => self.complete(settings),
-            Action::Close => {
-                self.closed = true;
-                return;
-            }
         }
         self.hear(node, now);
     }
@@ -199,12 +195,16 @@ impl State {
 
     fn complete(&mut self, settings: &Settings) {
         self.complete = true;
+        self.world_size = self.participants.len() as u32;
         self.last_call = None;
-        let former = if settings.stable_ranks { std::mem::take(&mut self.former) } else { BTreeMap::new() };
+        let former = std::mem::take(&mut self.former);
+        let former = if settings.stable_ranks { former } else { BTreeMap::new() };
         let ranks = ranks(self.participants.keys(), &former);
         for ((node, place), rank) in self.participants.iter_mut().zip(ranks) {
             *place = Some(rank);
-            self.former.insert(Arc::clone(node), rank);
+            if settings.stable_ranks {
+                self.former.insert(Arc::clone(node), rank);
+            }
         }
     }
 }

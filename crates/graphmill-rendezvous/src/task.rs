@@ -9,68 +9,69 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::calls::Call;
 use crate::coordinator::Refused;
-use crate::keeper::{KeepError, Keeper, Leader, Token, Written};
+use crate::etcd::Leader;
+use crate::keeper::{KeepError, Keeper, Token, Written};
 use crate::machine::{Effect, Event, Outcome, Run};
 use crate::records::{self, Changes, Kept};
 use crate::state::State;
-use crate::values::{ValueError, Values};
+use crate::stores::{Operation, Stored, Stores};
 use crate::{Node, Settings};
 
 /// The most members of a run.
 const MEMBERS: usize = 65_536;
-/// The most calls that wait for values of a run.
-const WAITERS: usize = 16_384;
+/// The most commands that are kept with one write, so that those who keep asking do not hold it up.
+pub(crate) const AT_ONCE: usize = 1_024;
 /// The longest wait that anybody can ask for.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(30 * 24 * 3600);
-/// How long a run without members is remembered, and one that was closed.
-const IDLE: (Duration, Duration) = (Duration::from_secs(3600), Duration::from_secs(24 * 3600));
-
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, Refused>>;
 
 /// What a run is asked.
 pub(crate) enum Command {
-    Join { member: Arc<Node>, settings: Settings, within: Duration, again: bool, ticket: u64, reply: Reply<Outcome> },
-    Abandon { member: Arc<Node>, ticket: u64 },
-    KeepAlive { member: Arc<Node>, reply: Reply<bool> },
-    Leave { member: Arc<Node>, reply: Reply<()> },
-    Close { reply: Reply<()> },
-    Status { reply: Reply<Status> },
-    Store { round: u64, operation: Operation, reply: Reply<Stored> },
+    Join {
+        member: Arc<Node>,
+        settings: Settings,
+        within: Duration,
+        again: Option<Again>,
+        ticket: u64,
+        reply: Reply<Outcome>,
+    },
+    Abandon {
+        member: Arc<Node>,
+        ticket: u64,
+    },
+    KeepAlive {
+        member: Arc<Node>,
+        reply: Reply<bool>,
+    },
+    Leave {
+        member: Arc<Node>,
+        reply: Reply<()>,
+    },
+    Close {
+        reply: Reply<()>,
+    },
+    Status {
+        reply: Reply<Status>,
+    },
+    Glance {
+        member: Node,
+        reply: Reply<Glance>,
+    },
+    Store {
+        round: u64,
+        operation: Operation,
+        call: Option<Call>,
+        reply: Reply<Stored>,
+    },
 }
 
-/// What is asked of a round's store.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Operation {
-    /// Set these.
-    Set(Vec<(String, Vec<u8>)>),
-    /// The values of these, when all are there.
-    Get(Vec<String>, Duration),
-    /// Tell when all of these are there.
-    Wait(Vec<String>, Duration),
-    /// Tell whether all of these are there.
-    Check(Vec<String>),
-    /// Add to this.
-    Add(String, i64),
-    /// Set this if it has a value.
-    CompareSet(String, Vec<u8>, Vec<u8>),
-    /// Remove these.
-    Delete(Vec<String>),
-    /// Append to these.
-    Append(Vec<(String, Vec<u8>)>),
-    /// Count those that begin so.
-    Count(String),
-}
-
-/// What a store answers.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Stored {
-    /// Values, in the order of their keys.
-    pub values: Vec<Vec<u8>>,
-    /// A sum, or a count.
-    pub number: i64,
-    /// Whether it is so.
-    pub yes: bool,
+/// That a member has asked to join before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Again {
+    /// The last round that it was told of.
+    pub(crate) told: Option<u64>,
 }
 
 /// Where a run stands.
@@ -88,22 +89,37 @@ pub struct Status {
     pub values: (usize, usize),
 }
 
+/// Where a run stands for a member.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Glance {
+    pub(crate) closed: bool,
+    /// How many wait for the next round.
+    pub(crate) waiting: usize,
+    /// Whether the member is on any list.
+    pub(crate) known: bool,
+}
+
+/// How long a run that nobody needs is remembered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Memory {
+    /// One without members.
+    pub(crate) left: Duration,
+    /// One that was closed.
+    pub(crate) closed: Duration,
+}
+
 /// A run while it is under way.
 pub(crate) struct Task {
     name: String,
     run: Run,
-    values: BTreeMap<u64, Values>,
+    stores: Stores,
     keeper: Keeper,
     token: Option<Token>,
+    memory: Memory,
     began: Instant,
     changed: watch::Sender<u64>,
     /// Who waits for the outcome of a join.
     joining: HashMap<Arc<Node>, (u64, Reply<Outcome>)>,
-    /// Who waits for values.
-    waiters: Vec<Waiter>,
-    /// When the first of them has waited long enough, and whether one may have been served already.
-    earliest: Option<Instant>,
-    unserved: bool,
     /// What is to be kept before anyone is answered.
     pending: Changes,
     /// Whether who is where has changed.
@@ -112,17 +128,7 @@ pub(crate) struct Task {
 }
 
 /// Gives an answer, or says why it cannot be kept.
-type Answer = Box<dyn FnOnce(Option<&str>) + Send>;
-
-/// Somebody who waits for values.
-struct Waiter {
-    round: u64,
-    keys: Vec<String>,
-    /// Whether the values themselves are wanted.
-    values: bool,
-    until: Instant,
-    reply: Reply<Stored>,
-}
+pub(crate) type Answer = Box<dyn FnOnce(Option<&str>) + Send>;
 
 impl Task {
     pub(crate) fn new(
@@ -130,20 +136,19 @@ impl Task {
         kept: Kept,
         keeper: Keeper,
         token: Option<Token>,
+        memory: Memory,
         changed: watch::Sender<u64>,
     ) -> Self {
         Self {
             name,
             run: Run::restored(kept.settings, kept.state, Duration::ZERO),
-            values: kept.values,
+            stores: Stores::new(kept.values, kept.calls),
             keeper,
             token,
+            memory,
             began: Instant::now(),
             changed,
             joining: HashMap::new(),
-            waiters: Vec::new(),
-            earliest: None,
-            unserved: false,
             pending: Vec::new(),
             moved: false,
             answers: Vec::new(),
@@ -159,15 +164,16 @@ impl Task {
         let mut dethroned = std::pin::pin!(dethroned(leader.as_mut()));
         let mut last_used = Instant::now();
         loop {
-            let idle = if self.run.state().closed { IDLE.1 } else { IDLE.0 };
+            let idle = if self.run.state().closed { self.memory.closed } else { self.memory.left };
             let forget = last_used + idle;
             let tick = self.run.next_tick().map(|time| self.began + time);
-            let wake = [Some(forget), tick, self.earliest].into_iter().flatten().min().unwrap_or(forget);
+            let wake = [Some(forget), tick, self.stores.earliest()].into_iter().flatten().min().unwrap_or(forget);
             tokio::select! {
                 command = queue.recv() => {
                     let Some(command) = command else { return };
                     self.take(command);
-                    while let Ok(command) = queue.try_recv() {
+                    for _ in 1..AT_ONCE {
+                        let Ok(command) = queue.try_recv() else { break };
                         self.take(command);
                     }
                 }
@@ -178,16 +184,21 @@ impl Task {
                     self.follow(effects);
                 }
             }
-            self.serve_waiters();
+            for (reply, stored) in self.stores.serve() {
+                self.answer(reply, stored);
+            }
             if let Err(reason) = self.keep().await {
                 tracing::error!(run = self.name, reason, "a run cannot be kept; it begins again from what was kept");
                 return;
             }
             let is_used =
-                self.run.state().members().next().is_some() || self.run.is_awaited() || !self.waiters.is_empty();
+                self.run.state().members().next().is_some() || self.run.is_awaited() || self.stores.is_awaited();
             if is_used {
                 last_used = Instant::now();
             } else if Instant::now() >= forget {
+                if let Err(error) = self.keeper.forget(self.token).await {
+                    tracing::warn!(run = self.name, %error, "a run that is over was not removed");
+                }
                 return;
             }
         }
@@ -208,7 +219,9 @@ impl Task {
                 }
                 // Whoever asked before, on a connection that is gone, is not answered.
                 self.joining.insert(Arc::clone(&member), (ticket, reply));
-                self.happens(if again { Event::JoinAgain(member, within) } else { Event::Join(member, within) });
+                // Who was told of this round wants the next one, whatever became of the first request.
+                let lost = again.is_some_and(|again| again.told != Some(self.run.state().round));
+                self.happens(if lost { Event::JoinAgain(member, within) } else { Event::Join(member, within) });
             }
             Command::Abandon { member, ticket } => {
                 if self.joining.get(&member).is_some_and(|(waits, _)| *waits == ticket) {
@@ -232,7 +245,12 @@ impl Task {
             Command::Status { reply } => {
                 let _ = reply.send(Ok(self.status()));
             }
-            Command::Store { round, operation, reply } => self.store(round, operation, reply),
+            Command::Glance { member, reply } => {
+                let state = self.run.state();
+                let (closed, waiting, known) = (state.closed, state.waiting.len(), state.knows(&member));
+                let _ = reply.send(Ok(Glance { closed, waiting, known }));
+            }
+            Command::Store { round, operation, call, reply } => self.store(round, operation, call, reply),
         }
     }
 
@@ -272,7 +290,8 @@ impl Task {
                 self.pending.push(records::member_change(self.run.state(), &member));
             }
             self.pending.push(records::run_change(self.run.settings(), self.run.state()));
-            self.forget_rounds();
+            // Values are there until the round after the next begins.
+            self.stores.forget_before(self.run.state().round.saturating_sub(1), &mut self.pending);
         }
         let mut unkept = None;
         if !self.pending.is_empty() {
@@ -291,142 +310,36 @@ impl Task {
         unkept.map_or(Ok(()), Err)
     }
 
-    /// Values are there until the round after the next begins.
-    fn forget_rounds(&mut self) {
-        let oldest = self.run.state().round.saturating_sub(1);
-        while let Some(entry) = self.values.first_entry()
-            && *entry.key() < oldest
-        {
-            let (round, values) = entry.remove_entry();
-            self.pending.extend(values.keys().map(|key| records::value_change(round, key, None)));
-        }
-    }
-
     fn status(&self) -> Status {
         let (now, state) = (self.began.elapsed(), self.run.state());
         let age = |node: &Arc<Node>| now.saturating_sub(state.heard(node).unwrap_or(now));
-        let values = self.values.get(&state.round);
         Status {
             settings: self.run.settings().clone(),
             state: state.clone(),
             ages: state.members().map(|node| (Arc::clone(node), age(node))).collect(),
             last_call: state.last_call.map(|end| end.saturating_sub(now)),
-            values: values.map_or((0, 0), |values| (values.len(), values.bytes())),
+            values: self.stores.size(state.round),
         }
     }
 
-    fn store(&mut self, round: u64, operation: Operation, reply: Reply<Stored>) {
+    fn store(&mut self, round: u64, operation: Operation, call: Option<Call>, reply: Reply<Stored>) {
         let current = self.run.state().round;
         if round > current || round + 1 < current {
             let refused = format!("round {round} has no store; the round is {current}");
-            let _ = reply.send(Err(Refused::Invalid(refused)));
+            let refused = if round < current { Refused::Over(refused) } else { Refused::Invalid(refused) };
+            let _ = reply.send(Err(refused));
             return;
         }
-        let (keys, values, within) = match operation {
-            Operation::Get(keys, within) => (keys, true, within),
-            Operation::Wait(keys, within) => (keys, false, within),
-            operation => {
-                match self.change_values(round, operation) {
-                    Ok(stored) => self.answer(reply, stored),
-                    Err(error) => drop(reply.send(Err(error.into()))),
-                }
-                return;
-            }
-        };
-        if self.waiters.len() >= WAITERS {
-            let refused = format!("{WAITERS} calls wait for values of run `{}`, the most there can be", self.name);
-            let _ = reply.send(Err(Refused::Exhausted(refused)));
-            return;
-        }
-        let until = Instant::now() + within.min(LONGEST_WAIT);
-        self.waiters.push(Waiter { round, keys, values, until, reply });
-        self.unserved = true;
-    }
-
-    fn change_values(&mut self, round: u64, operation: Operation) -> Result<Stored, ValueError> {
-        let values = self.values.entry(round).or_default();
-        let mut changed = Vec::new();
-        let stored = change(values, operation, &mut changed);
-        for key in &changed {
-            self.pending.push(records::value_change(round, key, values.get(key)));
-        }
-        self.unserved |= !changed.is_empty();
-        stored
-    }
-
-    /// Answers who waits for values that are there now, or has waited long enough.
-    fn serve_waiters(&mut self) {
-        let now = Instant::now();
-        if !std::mem::take(&mut self.unserved) && self.earliest.is_none_or(|until| now < until) {
-            return;
-        }
-        let empty = Values::default();
-        let (mut served, mut index) = (Vec::new(), 0);
-        while let Some(waiter) = self.waiters.get(index) {
-            let values = self.values.get(&waiter.round).unwrap_or(&empty);
-            if waiter.reply.is_closed() || waiter.until <= now || values.has_all(&waiter.keys) {
-                served.push(self.waiters.swap_remove(index));
-            } else {
-                index += 1;
-            }
-        }
-        self.earliest = self.waiters.iter().map(|waiter| waiter.until).min();
-        for waiter in served {
-            let values = self.values.get(&waiter.round).unwrap_or(&empty);
-            let missing: Vec<_> = waiter.keys.iter().filter(|key| values.get(key).is_none()).cloned().collect();
-            if !missing.is_empty() {
-                let _ = waiter.reply.send(Err(Refused::TimedOut(format!("`{}`", missing.join("`, `")))));
-                continue;
-            }
-            let wanted = waiter.keys.iter().filter(|_| waiter.values);
-            let values = wanted.filter_map(|key| values.get(key).map(<[u8]>::to_vec)).collect();
-            self.answer(waiter.reply, Stored { values, yes: true, number: 0 });
+        if let Some((reply, stored)) = self.stores.ask(round, operation, call, reply, &mut self.pending) {
+            self.answer(reply, stored);
         }
     }
 }
 
 /// Ends when this coordinator leads no more, if that is a question at all.
-async fn dethroned(leader: Option<&mut watch::Receiver<Leader>>) {
+pub(crate) async fn dethroned(leader: Option<&mut watch::Receiver<Leader>>) {
     let Some(leader) = leader else { return std::future::pending().await };
     let _ = leader.wait_for(|leader| !matches!(leader, Leader::Here(_))).await;
-}
-
-/// Does something with values, and notes the keys that it changes, also if it fails half-way.
-fn change(values: &mut Values, operation: Operation, changed: &mut Vec<String>) -> Result<Stored, ValueError> {
-    let mut stored = Stored::default();
-    match operation {
-        Operation::Set(entries) => {
-            for (key, value) in entries {
-                values.set(&key, value)?;
-                changed.push(key);
-            }
-        }
-        Operation::Append(entries) => {
-            for (key, value) in entries {
-                values.append(&key, &value)?;
-                changed.push(key);
-            }
-        }
-        Operation::Add(key, amount) => {
-            stored.number = values.add(&key, amount)?;
-            changed.push(key);
-        }
-        Operation::CompareSet(key, expected, value) => {
-            stored.yes = values.compare_set(&key, &expected, value)?;
-            stored.values.push(values.get(&key).unwrap_or_default().to_vec());
-            changed.push(key);
-        }
-        Operation::Delete(keys) => {
-            for key in keys {
-                stored.number += i64::from(values.delete(&key));
-                changed.push(key);
-            }
-        }
-        Operation::Check(keys) => stored.yes = values.has_all(&keys),
-        Operation::Count(prefix) => stored.number = values.count(&prefix) as i64,
-        Operation::Get(..) | Operation::Wait(..) => {}
-    }
-    Ok(stored)
 }
 
 /// In which setting two differ, in words.

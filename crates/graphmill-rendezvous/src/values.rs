@@ -37,17 +37,31 @@ impl Values {
     /// # Errors
     /// When there is no room for it.
     pub fn set(&mut self, key: &str, value: Vec<u8>) -> Result<(), ValueError> {
-        if key.is_empty() || key.len() > LONGEST_KEY {
-            return Err(ValueError::Key(key.len()));
-        }
-        let before = self.values.get(key).map_or(0, |value| key.len() + value.len());
-        let bytes = self.bytes - before + key.len() + value.len();
-        if bytes > MOST_BYTES {
-            return Err(ValueError::Full(bytes));
-        }
-        self.bytes = bytes;
-        self.values.insert(key.to_owned(), value);
+        self.set_all(vec![(key.to_owned(), value)])
+    }
+
+    /// Sets keys, all or none.
+    ///
+    /// # Errors
+    /// When there is no room for them.
+    pub fn set_all(&mut self, entries: Vec<(String, Vec<u8>)>) -> Result<(), ValueError> {
+        let lengths = entries.iter().map(|(key, value)| (key.as_str(), value.len())).collect();
+        self.bytes = self.bytes_with(&lengths)?;
+        self.values.extend(entries);
         Ok(())
+    }
+
+    /// The bytes of all keys and values, when values have these lengths.
+    fn bytes_with(&self, lengths: &BTreeMap<&str, usize>) -> Result<usize, ValueError> {
+        let mut bytes = self.bytes;
+        for (&key, length) in lengths {
+            if key.is_empty() || key.len() > LONGEST_KEY {
+                return Err(ValueError::Key(key.len()));
+            }
+            bytes -= self.get(key).map_or(0, |value| key.len() + value.len());
+            bytes += key.len() + length;
+        }
+        if bytes > MOST_BYTES { Err(ValueError::Full(bytes)) } else { Ok(bytes) }
     }
 
     /// The value of a key.
@@ -99,13 +113,20 @@ impl Values {
         removed.is_some()
     }
 
-    /// Appends to the value of a key, which is made if it is missing.
+    /// Appends to the values of keys, which are made if they are missing: to all or none.
     ///
     /// # Errors
     /// When there is no room.
-    pub fn append(&mut self, key: &str, more: &[u8]) -> Result<(), ValueError> {
-        let value = [self.get(key).unwrap_or_default(), more].concat();
-        self.set(key, value)
+    pub fn append(&mut self, entries: &[(String, Vec<u8>)]) -> Result<(), ValueError> {
+        let mut lengths = BTreeMap::new();
+        for (key, more) in entries {
+            *lengths.entry(key.as_str()).or_insert_with(|| self.get(key).map_or(0, <[u8]>::len)) += more.len();
+        }
+        self.bytes = self.bytes_with(&lengths)?;
+        for (key, more) in entries {
+            self.values.entry(key.clone()).or_default().extend_from_slice(more);
+        }
+        Ok(())
     }
 
     /// How many keys begin so.
@@ -164,13 +185,28 @@ mod tests {
     fn room_is_counted_and_given_back() {
         let mut values = Values::default();
         values.set("key", vec![0; 100]).unwrap();
-        values.append("key", &[1; 20]).unwrap();
+        values.append(&[("key".to_owned(), vec![1; 20])]).unwrap();
         assert_eq!((values.len(), values.bytes()), (1, 123));
         assert_eq!(values.set("large", vec![0; MOST_BYTES]), Err(ValueError::Full(123 + 5 + MOST_BYTES)));
         assert_eq!(values.set("", vec![]), Err(ValueError::Key(0)));
         assert!(values.set(&"k".repeat(2000), vec![]).is_err());
         assert!(values.delete("key") && !values.delete("key"));
         assert_eq!(values.bytes(), 0);
+    }
+
+    #[test]
+    fn what_does_not_fit_as_a_whole_changes_nothing() {
+        let entry = |key: &str, bytes| (key.to_owned(), vec![0; bytes]);
+        let mut values = Values::default();
+        values.set_all(vec![entry("a", 5), entry("a", 7), entry("b", 1)]).unwrap();
+        assert_eq!((values.get("a").map(<[u8]>::len), values.bytes()), (Some(7), 10), "the last of the same key");
+        let before = values.clone();
+        assert!(values.set_all(vec![entry("a", 1), entry("c", 1), entry("d", MOST_BYTES)]).is_err());
+        assert!(values.set_all(vec![entry("a", 1), entry("", 1)]).is_err());
+        assert!(values.append(&[entry("a", 1), entry("c", MOST_BYTES / 2), entry("c", MOST_BYTES / 2)]).is_err());
+        assert_eq!(values, before);
+        values.append(&[entry("c", 2), entry("c", 3)]).unwrap();
+        assert_eq!((values.get("c").map(<[u8]>::len), values.bytes()), (Some(5), 16));
     }
 
     #[test]

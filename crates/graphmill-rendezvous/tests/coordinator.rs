@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use graphmill_rendezvous::calls::Call;
 use graphmill_rendezvous::{Coordinator, Keeping, Node, Operation, Outcome, Refused, Settings};
 
 const WITHIN: Duration = Duration::from_secs(30);
@@ -26,7 +27,12 @@ async fn join_all(
     for counter in members {
         let (coordinator, settings) = (Arc::clone(coordinator), settings.clone());
         joins.spawn(async move {
-            (counter, coordinator.join("run", node(counter), settings, WITHIN, again).await.unwrap())
+            let outcome = if again {
+                coordinator.join_again("run", node(counter), settings, WITHIN, None).await
+            } else {
+                coordinator.join("run", node(counter), settings, WITHIN).await
+            };
+            (counter, outcome.unwrap())
         });
     }
     let mut outcomes = joins.join_all().await;
@@ -62,19 +68,19 @@ async fn a_restarted_coordinator_gives_the_same_answer_to_who_asks_again() {
     assert_eq!(join_all(&second, 0..3, &settings, true).await, before, "with the same ranks");
     let stored = second.store("run", 0, Operation::Get(vec!["port".to_owned()], WITHIN)).await.unwrap();
     assert_eq!(stored.values, [b"29500".to_vec()]);
-    second.close("run").await.unwrap();
-    assert_eq!(second.join("run", node(9), settings, WITHIN, false).await.unwrap(), Outcome::Closed);
+    second.close("run", None).await.unwrap();
+    assert_eq!(second.join("run", node(9), settings, WITHIN).await.unwrap(), Outcome::Closed);
 }
 
 #[tokio::test]
 async fn who_hangs_up_is_not_waited_for_and_may_ask_again() {
     let coordinator = memory();
     let settings = Settings::new(2, 2);
-    let hangs_up = coordinator.join("run", node(0), settings.clone(), WITHIN, false);
+    let hangs_up = coordinator.join("run", node(0), settings.clone(), WITHIN);
     assert!(tokio::time::timeout(Duration::from_millis(50), hangs_up).await.is_err());
     let outcomes = tokio::join!(
-        coordinator.join("run", node(0), settings.clone(), WITHIN, true),
-        coordinator.join("run", node(1), settings.clone(), WITHIN, false),
+        coordinator.join_again("run", node(0), settings.clone(), WITHIN, None),
+        coordinator.join("run", node(1), settings.clone(), WITHIN),
     );
     assert_eq!(outcomes.0.unwrap(), Outcome::Joined { round: 0, rank: 0, world_size: 2 });
     assert_eq!(outcomes.1.unwrap(), Outcome::Joined { round: 0, rank: 1, world_size: 2 });
@@ -98,7 +104,7 @@ async fn a_death_is_an_event_that_frees_a_place_at_once() {
     join_all(&coordinator, 0..2, &settings, false).await;
     let spare = tokio::spawn({
         let (coordinator, settings) = (Arc::clone(&coordinator), settings.clone());
-        async move { coordinator.join("run", node(2), settings, WITHIN, false).await.unwrap() }
+        async move { coordinator.join("run", node(2), settings, WITHIN).await.unwrap() }
     });
     // Node 0 says nothing any more; node 1 is told by what it watches, and comes again.
     let mut changes = coordinator.changes("run").await.unwrap();
@@ -108,7 +114,7 @@ async fn a_death_is_an_event_that_frees_a_place_at_once() {
             break;
         }
     }
-    let again = coordinator.join("run", node(1), settings, WITHIN, false).await.unwrap();
+    let again = coordinator.join("run", node(1), settings, WITHIN).await.unwrap();
     assert_eq!(again, Outcome::Joined { round: 1, rank: 1, world_size: 2 });
     assert_eq!(spare.await.unwrap(), Outcome::Joined { round: 1, rank: 0, world_size: 2 });
     alive.abort();
@@ -117,9 +123,9 @@ async fn a_death_is_an_event_that_frees_a_place_at_once() {
 #[tokio::test]
 async fn whoever_brings_other_settings_is_told_the_difference() {
     let coordinator = memory();
-    let first = coordinator.join("run", node(0), Settings::new(2, 4), WITHIN, false);
+    let first = coordinator.join("run", node(0), Settings::new(2, 4), WITHIN);
     assert!(tokio::time::timeout(Duration::from_millis(20), first).await.is_err(), "one is too few");
-    let refused = coordinator.join("run", node(1), Settings::new(2, 8), WITHIN, false).await.unwrap_err().to_string();
+    let refused = coordinator.join("run", node(1), Settings::new(2, 8), WITHIN).await.unwrap_err().to_string();
     assert_eq!(refused, "run `run` has other settings: the most participants are 4 there, 8 here");
 }
 
@@ -128,14 +134,14 @@ async fn what_makes_no_sense_is_refused_and_harms_nobody() {
     let coordinator = memory();
     let settings = Settings::new(1, 1);
     let refused = |outcome: Result<Outcome, Refused>| outcome.unwrap_err().to_string();
-    assert!(refused(coordinator.join("", node(0), settings.clone(), WITHIN, false).await).contains("name"));
-    assert!(refused(coordinator.join("run", node(0), Settings::new(3, 2), WITHIN, false).await).contains("fewer"));
-    assert!(refused(coordinator.join("run", node(0), settings.clone(), Duration::ZERO, false).await).contains("1 ms"));
+    assert!(refused(coordinator.join("", node(0), settings.clone(), WITHIN).await).contains("name"));
+    assert!(refused(coordinator.join("run", node(0), Settings::new(3, 2), WITHIN).await).contains("fewer"));
+    assert!(refused(coordinator.join("run", node(0), settings.clone(), Duration::ZERO).await).contains("1 ms"));
     let nobody = Node::new("x".repeat(300), 1, 1);
-    assert!(refused(coordinator.join("run", nobody, settings.clone(), WITHIN, false).await).contains("256 bytes"));
+    assert!(refused(coordinator.join("run", nobody, settings.clone(), WITHIN).await).contains("256 bytes"));
     assert!(matches!(coordinator.status("other").await, Err(Refused::Unknown(_))));
     assert_eq!(
-        coordinator.join("run", node(0), settings, WITHIN, false).await.unwrap(),
+        coordinator.join("run", node(0), settings, WITHIN).await.unwrap(),
         Outcome::Joined { round: 0, rank: 0, world_size: 1 }
     );
 }
@@ -143,7 +149,7 @@ async fn what_makes_no_sense_is_refused_and_harms_nobody() {
 #[tokio::test]
 async fn a_value_reaches_everyone_who_waits_for_it() {
     let coordinator = memory();
-    coordinator.join("run", node(0), Settings::new(1, 1), WITHIN, false).await.unwrap();
+    coordinator.join("run", node(0), Settings::new(1, 1), WITHIN).await.unwrap();
     let get = |keys: &[&str], within| {
         let keys = keys.iter().map(|key| (*key).to_owned()).collect();
         let coordinator = Arc::clone(&coordinator);
@@ -168,16 +174,69 @@ async fn a_value_reaches_everyone_who_waits_for_it() {
 }
 
 #[tokio::test]
+async fn a_call_that_is_sent_again_is_not_done_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let keeping = Keeping::Folder(folder.path().to_owned());
+    let key = || "k".to_owned();
+    let calls = [
+        Operation::Set(vec![(key(), b"4".to_vec())]),
+        Operation::Add(key(), 3),
+        Operation::Append(vec![(key(), b"0".to_vec())]),
+        Operation::CompareSet(key(), b"70".to_vec(), b"71".to_vec()),
+        Operation::Delete(vec![key()]),
+        Operation::Add(key(), 1),
+    ];
+    let answers = async |coordinator: &Coordinator| {
+        let mut answers = Vec::new();
+        for (number, operation) in (0..).zip(calls.clone()) {
+            answers.push(coordinator.store_once("run", 0, operation, Call { caller: 7, number }).await.unwrap());
+        }
+        answers
+    };
+    let first = Coordinator::new(keeping.clone()).unwrap();
+    first.join("run", node(0), Settings::new(1, 1), WITHIN).await.unwrap();
+    let before = answers(&first).await;
+    assert_eq!(before.iter().map(|stored| stored.number).collect::<Vec<_>>(), [0, 7, 0, 0, 1, 1]);
+    assert_eq!(answers(&first).await, before);
+    drop(first);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+
+    let second = Coordinator::new(keeping).unwrap();
+    assert_eq!(answers(&second).await, before, "also by the one that takes over");
+    let count = async |caller, number| {
+        second.store_once("run", 0, Operation::Add(key(), 1), Call { caller, number }).await.unwrap().number
+    };
+    assert_eq!((count(7, 6).await, count(7, 6).await, count(8, 6).await), (2, 2, 3), "others are others");
+    let refused = second.store_once("run", 0, Operation::Add("n".repeat(2000), 1), Call { caller: 7, number: 9 }).await;
+    assert!(refused.is_err());
+}
+
+#[tokio::test]
 async fn values_are_forgotten_after_the_next_round() {
     let coordinator = memory();
     let settings = Settings::new(1, 1);
     let set = Operation::Set(vec![("a".to_owned(), b"1".to_vec())]);
-    coordinator.join("run", node(0), settings.clone(), WITHIN, false).await.unwrap();
+    coordinator.join("run", node(0), settings.clone(), WITHIN).await.unwrap();
     coordinator.store("run", 0, set).await.unwrap();
     for round in 1..3 {
-        let outcome = coordinator.join("run", node(0), settings.clone(), WITHIN, false).await.unwrap();
+        let outcome = coordinator.join("run", node(0), settings.clone(), WITHIN).await.unwrap();
         assert_eq!(outcome, Outcome::Joined { round, rank: 0, world_size: 1 });
         let found = coordinator.store("run", 0, Operation::Check(vec!["a".to_owned()])).await;
         assert_eq!(found.is_ok_and(|found| found.yes), round == 1, "round {round}");
     }
+}
+
+#[tokio::test]
+async fn who_asks_again_for_the_next_round_does_not_get_the_one_it_is_in() {
+    let coordinator = memory();
+    let settings = Settings::new(1, 1);
+    let join_again = async |told| {
+        let outcome = coordinator.join_again("run", node(0), settings.clone(), WITHIN, told).await.unwrap();
+        let Outcome::Joined { round, .. } = outcome else { panic!("{outcome:?}") };
+        round
+    };
+    assert_eq!(join_again(None).await, 0);
+    assert_eq!(join_again(None).await, 0, "nobody has told it yet");
+    assert_eq!(join_again(Some(0)).await, 1, "the first request has never come");
+    assert_eq!(join_again(Some(0)).await, 1, "it has come, and its answer was lost");
 }

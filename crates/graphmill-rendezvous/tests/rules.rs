@@ -1,10 +1,10 @@
-//! The rules of joining, leaving and closing, row by row, on a clock that the test turns.
+//! The rules of joining, row by row, and the steps that they lead to, on a clock that the test turns.
 #![allow(clippy::unchecked_time_subtraction)]
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use graphmill_rendezvous::join::{Next, close, exit, join};
+use graphmill_rendezvous::join::{Next, join};
 use graphmill_rendezvous::state::{Action, State, Time};
 use graphmill_rendezvous::{Node, Settings};
 
@@ -109,16 +109,6 @@ fn joining_follows_the_first_rule_that_fits() {
     }
 }
 
-#[test]
-fn leaving_and_closing_follow_theirs() {
-    assert_eq!(exit(&complete(&[1, 2]), &node(1), NOW, NOW), Next::Act(Action::Withdraw));
-    assert_eq!(exit(&complete(&[1, 2]), &node(1), NOW - INSTANT, NOW), Next::TimedOut);
-    assert_eq!(exit(&complete(&[2, 3]), &node(1), NOW - INSTANT, NOW), Next::Done);
-    assert_eq!(close(&closed(State::default()), NOW - INSTANT, NOW), Next::Done);
-    assert_eq!(close(&State::default(), NOW - INSTANT, NOW), Next::TimedOut);
-    assert_eq!(close(&State::default(), NOW, NOW), Next::Act(Action::Close));
-}
-
 /// Steps of nodes in order, each at the same time.
 fn after(mut state: State, settings: &Settings, steps: &[(Action, u32)]) -> State {
     for &(action, counter) in steps {
@@ -159,12 +149,11 @@ fn steps_do_what_they_say() {
     let empty = after(left, &settings, &[(Action::Withdraw, 5)]);
     assert_eq!((empty.complete, empty.round), (false, 1), "the last one out starts the next");
 
-    let waiting = after(full.clone(), &settings, &[(Action::Wait, 9)]);
+    let waiting = after(full, &settings, &[(Action::Wait, 9)]);
     assert!(waiting.waiting.contains(&node(9)));
     assert!(after(waiting, &settings, &[(Action::StopWaiting, 9)]).waiting.is_empty());
     let moved = after(State::default(), &settings, &[(Action::Wait, 1), (Action::TakePart, 1)]);
     assert!(moved.waiting.is_empty() && moved.participants.contains_key(&node(1)), "taking part ends the wait");
-    assert!(after(full, &settings, &[(Action::Close, 3)]).closed);
 }
 
 #[test]
@@ -254,4 +243,6 @@ fn nodes_are_ordered_by_address_process_and_counter() {
     let nodes = [Node::new("a", 9, 9), Node::new("b", 1, 9), Node::new("b", 2, 1), Node::new("b", 2, 2)];
     assert!(nodes.is_sorted());
     assert_eq!(nodes[2].to_string(), "b_2_1");
+    let set: std::collections::HashSet<_> = nodes.iter().chain(&nodes.clone()).cloned().collect();
+    assert_eq!(set.len(), nodes.len(), "equal ones are one");
 }

@@ -31,6 +31,14 @@ pub enum Error {
         /// How to raise the bound, if it can be raised.
         remedy: &'static str,
     },
+    /// More of something than there is memory for.
+    #[error("there is no memory for {count} {what}; ask for fewer at a time")]
+    Memory {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        count: u64,
+    },
     /// Whoever wanted the batch does not any more.
     #[error("batch {g} of epoch {epoch} is not needed any more")]
     Stopped {

@@ -29,8 +29,13 @@ pub struct BatchId {
 }
 
 /// The stream that orders the seeds of an epoch.
-pub fn shuffle(seed: u64, epoch: u64) -> Stream {
+pub(crate) fn shuffle(seed: u64, epoch: u64) -> Stream {
     Stream::new(seed, &[VERSION, Purpose::Shuffle as u64, epoch])
+}
+
+/// The stream that orders the seeds of one partition in an epoch.
+pub(crate) fn shuffle_partition(seed: u64, epoch: u64, partition: u64) -> Stream {
+    Stream::new(seed, &[VERSION, Purpose::Shuffle as u64, epoch, partition])
 }
 
 /// The stream of all draws of one purpose in one hop along one edge type.

@@ -4,7 +4,7 @@ use graphmill_graph::{Dataset, Direction, EdgeTypeName, Split};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::machine::{Pairs, Seeds};
-use crate::{Error, Result};
+use crate::{Error, Result, make_room, room};
 
 /// Nodes of one type, or pairs of one edge type.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl SeedList {
         let info = &dataset.edge_types()[place];
         let direction = info.layouts.first().copied().unwrap_or(Direction::Out);
         let owner = dataset.manifest().node_type(info.name.list_owner(direction))?;
-        let (mut owners, mut others) = (Vec::new(), Vec::new());
+        let (mut owners, mut others) = (room("edges", info.count)?, room("edges", info.count)?);
         for id in 0..dataset.node_types()[owner].count {
             let location = dataset.locate_node(owner, id)?;
             let Some(lists) = dataset.partition(location.partition)?.edges(place).lists(direction) else { continue };
@@ -73,6 +73,15 @@ impl SeedList {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The node at a position, which must exist; of a pair, its source.
+    pub(crate) fn id(&self, position: usize) -> u64 {
+        match self {
+            Self::All(_) => position as u64,
+            Self::Nodes(ids) => ids[position],
+            Self::Pairs { src, .. } => src[position],
+        }
     }
 
     /// Pairs must have as many targets and classes as sources.
@@ -135,11 +144,16 @@ pub struct Cut {
 
 impl Cut {
     /// Takes the seeds at positions of a list.
-    pub fn fill(&mut self, list: &SeedList, positions: impl Iterator<Item = u64>) {
-        self.positions.clear();
+    ///
+    /// # Errors
+    /// When there is no memory for them.
+    pub fn fill(&mut self, list: &SeedList, positions: impl Iterator<Item = u64>) -> Result<()> {
+        let count = positions.size_hint().0 as u64;
+        for kept in [&mut self.positions, &mut self.ids, &mut self.others] {
+            kept.clear();
+            make_room(kept, "seeds of a batch", count)?;
+        }
         self.positions.extend(positions);
-        self.ids.clear();
-        self.others.clear();
         self.classes = None;
         match list {
             SeedList::All(_) => self.ids.extend(&self.positions),
@@ -151,6 +165,7 @@ impl Cut {
                 self.classes = classes.as_ref().map(class);
             }
         }
+        Ok(())
     }
 
     /// The seeds, as a machine takes them.
@@ -177,8 +192,8 @@ mod tests {
             let (all, listed) = (SeedList::All(count), SeedList::Nodes((0..count).collect()));
             assert_eq!((all.len(), all.word()), (listed.len(), listed.word()));
             let mut cuts = [Cut::default(), Cut::default()];
-            cuts[0].fill(&all, (0..count).rev());
-            cuts[1].fill(&listed, (0..count).rev());
+            cuts[0].fill(&all, (0..count).rev()).unwrap();
+            cuts[1].fill(&listed, (0..count).rev()).unwrap();
             assert_eq!(cuts[0].ids, cuts[1].ids);
         }
     }

@@ -1,9 +1,8 @@
 //! Questions whose nodes have several owners: split into a share for each, merged in the order of the nodes, so that who
 //! answered what, and when, cannot be seen.
 
-use crate::cache::prefetch_write;
 use crate::exchange::{Answer, Ask, IdVec, Need};
-use crate::view::WRITES_AHEAD;
+use crate::places::copy_rows;
 use crate::{Error, Result};
 
 /// A question split by owner. Its memory is used again.
@@ -179,12 +178,7 @@ impl RowSplit {
         if row_bytes == 0 {
             return Ok(());
         }
-        for (index, (&place, row)) in places.iter().zip(rows.chunks_exact(row_bytes)).enumerate() {
-            if let Some(&place) = places.get(index + WRITES_AHEAD) {
-                prefetch_write(into, place as usize * row_bytes, row_bytes);
-            }
-            into[place as usize * row_bytes..][..row_bytes].copy_from_slice(row);
-        }
-        Ok(())
+        let row = |index: usize| Ok(&rows[index * row_bytes..][..row_bytes]);
+        copy_rows(into, row_bytes, places.len(), row, |index| places[index] as usize)
     }
 }

@@ -40,7 +40,7 @@ pub(crate) struct Greeting {
 /// Serves a connection until it ends.
 pub(crate) async fn serve(core: Arc<Core>, greeting: Arc<Greeting>, stream: Stream, peer: PeerInfo) {
     let shares_memory = matches!(stream, Stream::Unix(_)) && peer.uid == Some(rustix::process::geteuid().as_raw());
-    let (mut reader, mut writer) = graphmill_net::split(stream, graphmill_wire::GREETING, Limits::SERVER);
+    let (mut reader, mut writer) = graphmill_net::split(stream, graphmill_wire::GREETING, Limits::GREETING);
     let greeted = timeout(GREETING, greet(&core, &greeting, &mut reader, &mut writer, shares_memory)).await;
     let hello = match greeted {
         Ok(Ok(hello)) => hello,
@@ -137,18 +137,20 @@ async fn greet(
             law: law::VERSION,
             fingerprint: core.cluster.dataset.fingerprint().to_string(),
             incarnation: core.incarnation,
-            partitions: core.cluster.dataset.partitions().map(|(number, _)| number).collect(),
+            partitions: core.cluster.lineup().partitions(),
             parts: core.cluster.dataset.parts(),
             unix_socket: greeting.unix_socket.clone().unwrap_or_default(),
             host: graphmill_net::host_id(),
             lease_ms: greeting.lease.as_millis() as u64,
             slots: hello.slots && shares_memory,
+            objects: None,
         }),
         Err(refusal) => Message::Refused(refusal.refused()),
     };
     writer.write(Header::new(answer.kind()), &answer, &[]).await.map_err(|error| error.to_string())?;
     let (wire, hello) = checked.map_err(|refusal| refusal.reason)?;
     reader.set_version(wire);
+    reader.set_limits(Limits::SERVER);
     writer.set_version(wire);
     Ok(hello)
 }
@@ -167,6 +169,9 @@ fn check(core: &Core, greeting: &Greeting, hello: &proto::Hello) -> Result<u8, R
             hello.oldest_wire, hello.newest_wire
         )));
     };
+    if hello.role() == Role::Objects {
+        return Err(Refusal::invalid("this is a storage server, which keeps no objects; connect to an object server"));
+    }
     same_law(hello.law)?;
     if !hello.fingerprint.is_empty() {
         same_graph(core.cluster.dataset.fingerprint(), &hello.fingerprint)?;
@@ -384,13 +389,14 @@ fn answer(
 ) -> Result<(), Refusal> {
     let invalid = |error: graphmill_wire::Error| Refusal::invalid(error.to_string());
     let Header { request, epoch, g, .. } = frame.header;
+    let lineup = core.cluster.lineup();
     match &frame.message {
         Message::Ask(head) => {
             let mut need =
                 exchange::need(head, body.bytes(), BatchId { epoch, g, repeated: false }).map_err(invalid)?;
             // An answer must fit a frame, whatever a peer asks for.
             need.limit = need.limit.min(exchange::ANSWER_EDGES);
-            core.cluster.view.answer(&need, &mut memory.answer, &mut memory.scratch)?;
+            lineup.view.answer(&need, &mut memory.answer, &mut memory.scratch)?;
             let head = Message::Answer(exchange::answer_head(&memory.answer));
             let mut bytes = Vec::new();
             exchange::answer_body(&memory.answer, &mut bytes);
@@ -398,15 +404,15 @@ fn answer(
         }
         Message::Gather(head) => {
             let (source, ids) = exchange::rows(head, body.bytes()).map_err(invalid)?;
-            let size = core.cluster.view.row_bytes(source)?;
+            let size = lineup.view.row_bytes(source)?;
             let all = ids.len().checked_mul(size).filter(|&bytes| bytes as u64 <= Limits::SERVER.body);
             let all = all.ok_or_else(|| Refusal::invalid(format!("{} rows are too many for one answer", ids.len())))?;
             let mut rows = outlet.memory(all);
-            core.cluster.view.gather(Gather { source, ids }, rows.bytes_mut())?;
+            lineup.view.gather(Gather { source, ids }, rows.bytes_mut())?;
             outlet.send_rows(Header { request, ..Header::new(Kind::Rows) }, size, all, rows);
         }
         Message::Read(head) => {
-            let bytes = dataset::answer_read(&core.cluster.dataset, head, body.bytes())?;
+            let bytes = dataset::answer_read(&lineup.dataset, head, body.bytes())?;
             let message = Message::Reading(proto::Reading {});
             outlet.send_bytes(Header { request, ..Header::new(message.kind()) }, message, bytes);
         }

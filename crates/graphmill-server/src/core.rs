@@ -48,11 +48,6 @@ impl Core {
         (current && !channel.is_closed()).then_some(channel)
     }
 
-    /// How many owners the graph has, this server first.
-    pub(crate) fn owner_count(&self) -> usize {
-        self.cluster.peers().len() + 1
-    }
-
     /// Cancels what channels have under way. They were taken out of the registry before.
     pub(crate) fn cancel(&self, channels: &[Arc<Channel>]) {
         for channel in channels {

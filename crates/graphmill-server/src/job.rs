@@ -13,7 +13,7 @@ use graphmill_sample::{Ask, BatchId, Gather, Layout, Machine, Need, RowSplit, So
 use graphmill_wire::{Header, Kind, Message, exchange, proto};
 
 use crate::Refusal;
-use crate::cluster::{Answered, Question, lock};
+use crate::cluster::{Answered, Cluster, Lineup, Question, lock};
 use crate::core::Core;
 use crate::life::Life;
 use crate::outlet::BatchMemory;
@@ -45,6 +45,9 @@ pub(crate) struct Job {
     splits: Vec<Split>,
     /// Which share each piece of a question belongs to that a peer was asked: its question and its owner.
     asked: Vec<(usize, usize)>,
+    /// Who was asked last, and how often that was in vain.
+    lineup: Arc<Lineup>,
+    attempts: u32,
     began: Instant,
     sampled: Duration,
     life: Life,
@@ -106,6 +109,8 @@ struct Waiting {
 /// The questions of one step to peers.
 struct Asking {
     waiting: Arc<Waiting>,
+    /// Who is asked.
+    lineup: Arc<Lineup>,
 }
 
 /// Begins a batch.
@@ -123,6 +128,8 @@ pub(crate) fn begin(core: &Arc<Core>, turn: Turn, memory: &mut Memory) {
         stage: Stage::Begin,
         splits: Vec::new(),
         asked: Vec::new(),
+        lineup: core.cluster.lineup(),
+        attempts: 0,
         began,
         sampled,
         life,
@@ -137,7 +144,7 @@ fn run(core: &Arc<Core>, mut job: Box<Job>, mut replies: Replies, memory: &mut M
             return job.abandon(core);
         }
         let asking = Asking::new(core);
-        let step = || job.advance(core, std::mem::take(&mut replies), &asking, memory);
+        let step = || job.advance(std::mem::take(&mut replies), &asking, memory);
         let outcome = catch_unwind(AssertUnwindSafe(step));
         match outcome {
             Ok(Ok(Progress::Filled)) => return job.finish(core),
@@ -160,21 +167,21 @@ fn run(core: &Arc<Core>, mut job: Box<Job>, mut replies: Replies, memory: &mut M
 
 impl Job {
     /// One step: as far as it goes without an answer from a peer.
-    fn advance(
-        &mut self,
-        core: &Core,
-        replies: Replies,
-        asking: &Asking,
-        memory: &mut Memory,
-    ) -> Result<Progress, Refusal> {
+    fn advance(&mut self, replies: Replies, asking: &Asking, memory: &mut Memory) -> Result<Progress, Refusal> {
+        let before = std::mem::replace(&mut self.lineup, Arc::clone(&asking.lineup));
+        let lost = replies.iter().find_map(|(_, reply)| reply.as_ref().err());
+        if let Some(refusal) = lost
+            && Cluster::again(&before, &asking.lineup, refusal, &mut self.attempts)
+        {
+            return self.ask_again(asking, memory);
+        }
         let plan = Arc::clone(&self.channel.backend.plan);
         let stage = self.life.stage().entered();
         let Some(machine) = &mut self.machine else { return Err(Refusal::internal("a batch has no machine")) };
         match &mut self.stage {
             Stage::Begin => {
-                let epoch = self.channel.epoch(self.turn.epoch);
-                memory.cut.fill(&self.channel.seeds, epoch.positions(self.turn.g));
                 let id = BatchId { epoch: self.turn.epoch, g: self.turn.g, repeated: false };
+                self.channel.cut(id, &mut memory.cut)?;
                 machine.begin(&plan, memory.cut.seeds(&self.channel.seeds), id)?;
                 self.stage = Stage::Asked;
             }
@@ -195,23 +202,38 @@ impl Job {
                 drop(stage);
                 self.life.sampled();
                 let _stage = self.life.stage().entered();
-                return self.gather(core, asking);
+                return self.gather(asking);
             }
-            if core.cluster.is_whole() {
+            if asking.lineup.is_whole() {
                 for (need, answer) in machine.needs() {
-                    core.cluster.view.answer(&need, answer, &mut memory.scratch)?;
+                    asking.lineup.view.answer(&need, answer, &mut memory.scratch)?;
+                }
+                // PageRank may take any number of rounds: they are not gone through for somebody who has left.
+                if asking.waiting.core.channel_in_epoch(self.turn).is_none() {
+                    return Ok(Progress::Unwanted);
                 }
                 continue;
             }
-            ask_owners(core, machine, &mut self.splits, &mut self.asked, asking, memory)?;
+            asking.ask_owners(machine, self.turn.g, &mut self.splits, &mut self.asked, memory)?;
             return Ok(Progress::Waits);
         }
     }
 
+    /// Asks the questions of the last step once more, because a peer was lost over one of them: others have what it had.
+    fn ask_again(&mut self, asking: &Asking, memory: &mut Memory) -> Result<Progress, Refusal> {
+        let _stage = self.life.stage().entered();
+        if matches!(self.stage, Stage::Rows(_)) {
+            return self.gather(asking);
+        }
+        let Some(machine) = &mut self.machine else { return Err(Refusal::internal("a batch has no machine")) };
+        asking.ask_owners(machine, self.turn.g, &mut self.splits, &mut self.asked, memory)?;
+        Ok(Progress::Waits)
+    }
+
     /// Lays the batch out and fills it; what peers have is asked for.
-    fn gather(&mut self, core: &Core, asking: &Asking) -> Result<Progress, Refusal> {
+    fn gather(&mut self, asking: &Asking) -> Result<Progress, Refusal> {
         let Some(machine) = &self.machine else { return Err(Refusal::internal("a batch has no machine")) };
-        let plan = &self.channel.backend.plan;
+        let (plan, lineup) = (&self.channel.backend.plan, &asking.lineup);
         let layout = Layout::of(plan, machine);
         let Some(outlet) = self.channel.outlet() else { return Ok(Progress::Unwanted) };
         let mut memory = outlet.memory(layout.bytes());
@@ -219,19 +241,19 @@ impl Job {
         layout.write(plan, machine, buffer)?;
         let mut asked = Vec::new();
         let gathers: Vec<(Gather<'_>, Range<usize>)> = layout.gathers(plan, machine).collect();
-        if core.cluster.is_whole() {
+        if lineup.is_whole() {
             for (rows, place) in gathers {
-                core.cluster.view.gather(rows, &mut buffer[place])?;
+                lineup.view.gather(rows, &mut buffer[place])?;
             }
         } else {
-            let owners = core.cluster.owners();
+            let owners = lineup.owners(self.turn.g);
             let mut local: Vec<LocalRows> = Vec::new();
             for (rows, tensor) in gathers.into_iter().filter(|(rows, _)| !rows.ids.is_empty()) {
                 let mut split = RowSplit::default();
-                let book = core.cluster.book(rows.source)?.open();
+                let book = asking.cluster().book(rows.source)?.open();
                 split
-                    .split(rows.ids, core.owner_count(), |id| owners.of(book, id))
-                    .map_err(|error| core.cluster.explain(error))?;
+                    .split(rows.ids, lineup.owner_count(), |id| owners.of(book, id))
+                    .map_err(|error| lineup.explain(error))?;
                 let (count, row_bytes) = (rows.ids.len(), tensor.len() / rows.ids.len());
                 for (owner, (ids, places)) in split.shares.into_iter().enumerate() {
                     if ids.is_empty() {
@@ -249,7 +271,7 @@ impl Job {
                 }
             }
             for LocalRows { source, ids, places, count, tensor } in local {
-                core.cluster.view.gather_to(Gather { source, ids: &ids }, &places, count, &mut buffer[tensor])?;
+                lineup.view.gather_to(Gather { source, ids: &ids }, &places, count, &mut buffer[tensor])?;
             }
         }
         let progress = if asked.is_empty() { Progress::Filled } else { Progress::Waits };
@@ -322,51 +344,6 @@ impl Job {
     }
 }
 
-/// Sends the shares of other owners, then answers this server's.
-fn ask_owners(
-    core: &Core,
-    machine: &mut Machine,
-    splits: &mut Vec<Split>,
-    asked: &mut Vec<(usize, usize)>,
-    asking: &Asking,
-    memory: &mut Memory,
-) -> Result<(), Refusal> {
-    let (cluster, owners, count) = (&core.cluster, core.cluster.owners(), core.owner_count());
-    let mut questions = 0;
-    asked.clear();
-    for (place, (need, _)) in machine.needs().enumerate() {
-        if splits.len() == place {
-            splits.push(Split::default());
-        }
-        let book = cluster.dataset.node_book(cluster.list_type(need.edge_type, need.direction)?).open();
-        splits[place].split(&need, count, |id| owners.of(book, id)).map_err(|error| cluster.explain(error))?;
-        questions += 1;
-        for (owner, share) in splits[place].shares().iter().enumerate().skip(1) {
-            // Those within which edges are looked for go with every piece.
-            if matches!(need.ask, Ask::Within { .. }) && share.others.len() > exchange::ASKED_IDS {
-                return Err(Refusal::invalid(format!(
-                    "{} nodes are too many to induce a subgraph of",
-                    need.others.len()
-                )));
-            }
-            let share = Need { ids: &share.ids, others: &share.others, ..need };
-            for piece in exchange::pieces(share, exchange::at_once(need.ask)) {
-                asking.ask(asked.len(), owner, Question::ask(&piece));
-                asked.push((place, owner));
-            }
-        }
-    }
-    splits.truncate(questions);
-    for (split, (need, _)) in splits.iter_mut().zip(machine.needs()) {
-        let here = &mut split.shares()[0];
-        if !here.ids.is_empty() {
-            let need = Need { ids: &here.ids, others: &here.others, ..need };
-            cluster.view.answer(&need, &mut here.answer, &mut memory.scratch)?;
-        }
-    }
-    Ok(())
-}
-
 /// Puts answers where their questions came from.
 fn read_answers(splits: &mut [Split], asked: &[(usize, usize)], mut replies: Replies) -> Result<(), Refusal> {
     // As they were asked: the pieces of a share one after the other.
@@ -406,14 +383,65 @@ impl Asking {
             replies: Mutex::default(),
             job: Mutex::default(),
         };
-        Self { waiting: Arc::new(waiting) }
+        Self { waiting: Arc::new(waiting), lineup: core.cluster.lineup() }
+    }
+
+    fn cluster(&self) -> &Cluster {
+        &self.waiting.core.cluster
+    }
+
+    /// Sends the shares of other owners, then answers this server's.
+    fn ask_owners(
+        &self,
+        machine: &mut Machine,
+        pick: u64,
+        splits: &mut Vec<Split>,
+        asked: &mut Vec<(usize, usize)>,
+        memory: &mut Memory,
+    ) -> Result<(), Refusal> {
+        let (cluster, lineup) = (self.cluster(), &self.lineup);
+        let (owners, count) = (lineup.owners(pick), lineup.owner_count());
+        let mut questions = 0;
+        asked.clear();
+        for (place, (need, _)) in machine.needs().enumerate() {
+            if splits.len() == place {
+                splits.push(Split::default());
+            }
+            let book = cluster.dataset.node_book(cluster.list_type(need.edge_type, need.direction)?).open();
+            splits[place].split(&need, count, |id| owners.of(book, id)).map_err(|error| lineup.explain(error))?;
+            questions += 1;
+            let at_once = cluster.at_once(&need)?;
+            for (owner, share) in splits[place].shares().iter().enumerate().skip(1) {
+                // Those within which edges are looked for go with every piece.
+                if matches!(need.ask, Ask::Within { .. }) && share.others.len() > exchange::ASKED_IDS {
+                    return Err(Refusal::invalid(format!(
+                        "{} nodes are too many to induce a subgraph of",
+                        need.others.len()
+                    )));
+                }
+                let share = Need { ids: &share.ids, others: &share.others, ..need };
+                for piece in exchange::pieces(share, at_once) {
+                    self.ask(asked.len(), owner, Question::ask(&piece));
+                    asked.push((place, owner));
+                }
+            }
+        }
+        splits.truncate(questions);
+        for (split, (need, _)) in splits.iter_mut().zip(machine.needs()) {
+            let here = &mut split.shares()[0];
+            if !here.ids.is_empty() {
+                let need = Need { ids: &here.ids, others: &here.others, ..need };
+                lineup.view.answer(&need, &mut here.answer, &mut memory.scratch)?;
+            }
+        }
+        Ok(())
     }
 
     /// Sends a question that has a number within this step.
     fn ask(&self, number: usize, owner: usize, question: Question) {
         let waiting = Arc::clone(&self.waiting);
         waiting.left.fetch_add(1, Ordering::AcqRel);
-        self.waiting.core.cluster.ask_peer(owner, question, move |reply| {
+        self.lineup.ask_peer(owner, question, move |reply| {
             lock(&waiting.replies).push((number, reply));
             waiting.arrived();
         });

@@ -11,6 +11,7 @@ mod dataset;
 mod http;
 mod job;
 mod life;
+mod meeting;
 mod metrics;
 mod outlet;
 mod refusal;
@@ -19,8 +20,10 @@ mod sampling;
 pub mod scheduler;
 mod seeds;
 mod server;
+mod strays;
 mod work;
 
 pub use http::HttpServer;
+pub use meeting::{OpenPartitions, Rendezvous};
 pub use refusal::Refusal;
 pub use server::{Leftovers, Options, Server, StartError};

@@ -70,6 +70,7 @@ impl From<graphmill_sample::Error> for Refusal {
         let code = match error {
             Error::Dataset(error) => return error.into(),
             Error::Config { .. } | Error::TooLarge { .. } => Code::Invalid,
+            Error::Memory { .. } => Code::OverBudget,
             Error::Unowned { .. } | Error::Stopped { .. } => Code::Unavailable,
             Error::Answer { .. } => Code::Internal,
         };
@@ -85,6 +86,7 @@ impl From<Refusal> for tonic::Status {
             Code::Mismatch => tonic::Code::FailedPrecondition,
             Code::Unavailable => tonic::Code::Unavailable,
             Code::Internal => tonic::Code::Internal,
+            Code::TooLarge | Code::OverBudget => tonic::Code::ResourceExhausted,
         };
         Self::new(code, refusal.reason)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use graphmill_sample::{Config, Cutting, Plan};
+use graphmill_sample::{Config, PartitionLists, Plan};
 use graphmill_wire::proto::sampling_service_server::SamplingService;
 use graphmill_wire::proto::{
     BackendStatus, ChannelStatus, CloseChannelRequest, CloseChannelResponse, DescribeChannelRequest, LeaveRequest,
@@ -23,6 +23,8 @@ use crate::seeds::{self, Listed, SeedCache};
 
 /// The most edges that a batch may have here, whoever asks: they are held in memory.
 const MAX_EDGES: u64 = 100_000_000;
+/// The most seeds of a batch here: they, and what is found of them, are held in memory.
+const MAX_SEEDS: u64 = 10_000_000;
 /// How long a client may take between two parts of a list of seeds.
 const PART: Duration = Duration::from_secs(30);
 /// What a channel may take unless its client asks for less or more, and the most it is given.
@@ -75,16 +77,27 @@ impl SamplingApi {
         }
         let wanted = open.seeds.as_ref().ok_or_else(|| Refusal::invalid("a channel needs seeds"))?;
         let seeds = seeds::resolve(&self.core.cluster, &self.cache, &backend.plan, wanted, listed).await?;
-        let cutting = Cutting { batch_size: open.batch_size, shuffle: open.shuffle, drop_last: open.drop_last };
+        let most = open.batch_size.min(seeds.len() as u64);
+        if most > MAX_SEEDS {
+            return Err(Refusal::invalid(format!("a batch would have {most} seeds, this server allows {MAX_SEEDS}")));
+        }
+        let cuts = seeds::cuts(&self.core.cluster, &self.cache, &backend.plan, &open, &seeds).await?;
         let bounds = Bounds { credits: limit(open.max_credits, CREDITS) as usize, bytes: limit(open.max_bytes, BYTES) };
         let list = Arc::clone(&seeds);
         let word = tokio::task::spawn_blocking(move || list.word()).await;
         let word = word.map_err(|error| Refusal::internal(error.to_string()))?;
-        let response = |channel| OpenChannelResponse { channel, seeds: seeds.len() as u64, seed_word: word };
-        let channel = self.core.registry.open(&backend, |id| {
-            let client = client_id(&open.client);
+        let mut response = OpenChannelResponse {
+            channel: 0,
+            seeds: seeds.len() as u64,
+            seed_word: word,
+            partition_seeds: cuts.lists().map(|lists| lists.sizes().to_vec()).unwrap_or_default(),
+            partitioning: cuts.lists().map_or(0, PartitionLists::word),
+            partitions: self.core.cluster.dataset.partitions().map(|(number, _)| number).collect(),
+        };
+        let client = client_id(&open.client);
+        let channel = self.core.registry.open(client, &backend, |id| {
             self.core.work.scheduler(|scheduler| scheduler.add(id, bounds, Instant::now()));
-            Channel::new(id, Arc::clone(&backend), client, open.worker, Arc::clone(&seeds), cutting)
+            Channel::new(id, Arc::clone(&backend), client, open.worker, Arc::clone(&seeds), cuts)
         })?;
         tracing::info!(
             channel = channel.id,
@@ -93,7 +106,8 @@ impl SamplingApi {
             seeds = seeds.len(),
             "channel opened"
         );
-        Ok(response(channel.id))
+        response.channel = channel.id;
+        Ok(response)
     }
 
     fn close(&self, id: u64, client: &[u8]) {
@@ -148,7 +162,7 @@ impl SamplingApi {
     }
 
     pub(crate) fn status(&self) -> StatusResponse {
-        let core = &self.core;
+        let (core, lineup) = (&self.core, self.core.cluster.lineup());
         let channels: Vec<ChannelStatus> =
             core.registry.channels().iter().map(|channel| self.describe(channel)).collect();
         let in_state = |state: &str| channels.iter().filter(|channel| channel.state == state).count() as u64;
@@ -172,10 +186,10 @@ impl SamplingApi {
             uptime_ms: core.started.elapsed().as_millis() as u64,
             fingerprint: core.cluster.dataset.fingerprint().to_string(),
             parts: core.cluster.dataset.parts(),
-            partitions: core.cluster.dataset.partitions().map(|(number, _)| number).collect(),
+            partitions: lineup.partitions(),
             threads: core.threads as u32,
             backends: core.registry.backends().iter().map(backend).collect(),
-            peers: core.cluster.peers().iter().map(peer).collect(),
+            peers: lineup.peers().iter().map(peer).collect(),
             clients: core.registry.clients() as u64,
             registered: channels.len() as u64,
             active: in_state("runnable") + in_state("parked"),

@@ -13,16 +13,20 @@ use graphmill_wire::proto::sampling_service_server::SamplingServiceServer;
 use tokio::task::JoinSet;
 use tonic::service::Routes;
 
-use crate::cluster::{Cluster, Dialing};
+use crate::cluster::{Cluster, Connected, Dialing};
 use crate::connection::{self, Greeting};
 use crate::core::Core;
 use crate::dataset::DatasetApi;
+use crate::meeting::{Meeting, Rendezvous};
 use crate::metrics::Metrics;
 use crate::registry::Registry;
 use crate::sampling::SamplingApi;
 use crate::scheduler::Scheduler;
 use crate::work::Work;
-use crate::{Refusal, http, job};
+use crate::{Refusal, http, job, strays};
+
+/// How long workers may take to notice, once the time to finish is over, that nobody waits for their batches.
+const GIVING_UP: Duration = Duration::from_secs(5);
 
 /// The most connections at once.
 pub(crate) const CONNECTIONS: usize = 16_384;
@@ -36,6 +40,8 @@ pub struct Options {
     pub watch_listen: Option<Endpoint>,
     /// Servers with the other partitions.
     pub peers: Vec<Endpoint>,
+    /// Where it meets servers with the other partitions, instead.
+    pub rendezvous: Option<Rendezvous>,
     /// Threads that sample.
     pub threads: usize,
     /// What clients and peers must know.
@@ -62,6 +68,7 @@ impl Default for Options {
             listen: vec![Endpoint::Tcp { host: "127.0.0.1".to_owned(), port: 0 }],
             watch_listen: None,
             peers: Vec::new(),
+            rendezvous: None,
             threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             token: None,
             tls: None,
@@ -103,6 +110,7 @@ pub struct Server {
     watch: Option<Endpoint>,
     accepting: tokio::task::JoinHandle<()>,
     threads: Vec<JoinHandle<()>>,
+    meeting: Option<Meeting>,
     health: tonic_health::server::HealthReporter,
     /// Made for this server alone.
     socket_folder: Option<PathBuf>,
@@ -136,9 +144,10 @@ impl Server {
             fingerprint: fingerprint.clone(),
             client,
         };
+        let peer_dialing = options.listen.first().map(dialing);
         let cluster = Cluster::new(Arc::new(dataset), options.peers.iter().map(dialing).collect())?;
         // A batch that waits for peers holds no thread, so there may be more batches than threads.
-        let waits = if cluster.is_whole() { 1 } else { 4 };
+        let waits = if cluster.lineup().is_whole() && options.rendezvous.is_none() { 1 } else { 4 };
         let core = Arc::new(Core {
             cluster,
             registry: Registry::new(incarnation, options.lease),
@@ -153,6 +162,7 @@ impl Server {
         });
 
         let mut listen = options.listen.clone();
+        strays::remove(&strays::base()).await;
         let unix_socket = options.shared_memory.then(|| unix_socket(incarnation)).flatten();
         listen.extend(unix_socket.iter().cloned().map(Endpoint::Unix));
         let listener = Listener::bind(&listen, options.tls.clone()).await?;
@@ -185,7 +195,15 @@ impl Server {
         });
         let accepting = tokio::spawn(accept(Arc::clone(&core), greeting, listener, router, watch_listener, peers));
         let socket_folder = unix_socket.and_then(|path| path.parent().map(PathBuf::from));
-        Ok(Self { core, endpoints, watch, accepting, threads, health, socket_folder })
+        let mut server = Self { core, endpoints, watch, accepting, threads, meeting: None, health, socket_folder };
+        // Last, when others can reach it.
+        if let (Some(rendezvous), Some(dialing), Some(listen)) =
+            (options.rendezvous, peer_dialing, server.endpoints.first())
+        {
+            let meeting = Meeting::start(&server.core.cluster, rendezvous, listen, incarnation, dialing)?;
+            server.meeting = Some(meeting);
+        }
+        Ok(server)
     }
 
     /// Where it listens, with the ports it was given.
@@ -198,9 +216,18 @@ impl Server {
         self.watch.as_ref()
     }
 
-    /// Clients that have a lease now.
-    pub fn clients(&self) -> usize {
-        self.core.registry.clients()
+    /// For how long no client has had a lease any more; nothing while one has, or before the first.
+    pub fn deserted(&self) -> Option<Duration> {
+        self.core.registry.deserted()
+    }
+
+    /// Waits until it cannot go on, because the coordinator refuses it or its partitions cannot be opened; for ever, if all
+    /// is well.
+    pub async fn failed(&self) -> String {
+        match &self.meeting {
+            Some(meeting) => meeting.failed().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Stops: takes nothing new, finishes what is under way within a time, and lets go of everyone.
@@ -210,6 +237,9 @@ impl Server {
         self.health.set_not_serving::<DatasetServiceServer<DatasetApi>>().await;
         // A probe that names no service asks about all of them.
         self.health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+        if let Some(meeting) = &self.meeting {
+            meeting.leave().await;
+        }
         let channels = self.core.registry.channels();
         // What waits is not begun; clients ask elsewhere, or again.
         self.core.work.scheduler(Scheduler::forget_waiting);
@@ -224,8 +254,12 @@ impl Server {
         // With the task its sockets are gone.
         let _ = (&mut self.accepting).await;
         self.core.work.stop();
-        let threads = std::mem::take(&mut self.threads);
-        let _ = tokio::task::spawn_blocking(move || threads.into_iter().for_each(|thread| drop(thread.join()))).await;
+        // What is still sampled is given up at its next step.
+        self.core.cancel(&self.core.registry.channels());
+        let deadline = Instant::now() + GIVING_UP;
+        while self.threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         leftovers
     }
 }
@@ -270,8 +304,7 @@ fn incarnation() -> u64 {
 /// would be longer than sockets allow.
 fn unix_socket(incarnation: u64) -> Option<PathBuf> {
     const LONGEST: usize = 107;
-    let base = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-    let path = base.join(format!("graphmill-{}-{incarnation:x}", std::process::id())).join("memory.sock");
+    let path = strays::socket(&strays::base(), std::process::id(), incarnation);
     if path.as_os_str().len() > LONGEST {
         tracing::warn!(path = %path.display(), "no shared memory: the path of its socket is too long; set TMPDIR");
         return None;
@@ -286,7 +319,7 @@ async fn accept(
     listener: Listener,
     router: axum::Router,
     watch: Option<Listener>,
-    _peers: JoinSet<()>,
+    _peers: Connected,
 ) {
     // Dropped with this task, so that no connection outlives the server.
     let mut connections = JoinSet::new();

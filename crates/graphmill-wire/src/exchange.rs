@@ -12,18 +12,23 @@ pub const ANSWER_EDGES: u64 = Limits::SERVER.body / 16;
 /// The most ids in a question: with another for each they fill a frame.
 pub const ASKED_IDS: usize = (Limits::SERVER.body / 16) as usize;
 
+/// How much longer than the average list those of a question may be together.
+const SKEW: u64 = 16;
+
 /// How many ids to ask about at once, so that neither the question nor, as far as that is known, its answer is longer than a
-/// frame.
-pub fn at_once(ask: Ask) -> usize {
+/// frame. Where whole lists are asked for, their average length is what is known.
+pub fn at_once(ask: Ask, average: u64) -> usize {
     let Ask::Neighbors { take, .. } = ask else { return ASKED_IDS };
-    match take {
+    let edges = match take {
         Take::First(fanout)
         | Take::Uniform(fanout)
         | Take::UniformReplace(fanout)
         | Take::Weighted(fanout)
-        | Take::WeightedReplace(fanout) => (ANSWER_EDGES as usize / fanout.max(1) as usize).clamp(1, ASKED_IDS),
-        Take::Nothing | Take::All | Take::Positive => ASKED_IDS,
-    }
+        | Take::WeightedReplace(fanout) => u64::from(fanout),
+        Take::All | Take::Positive => average.saturating_mul(SKEW),
+        Take::Nothing => 0,
+    };
+    ((ANSWER_EDGES / edges.max(1)) as usize).clamp(1, ASKED_IDS)
 }
 
 /// A question in pieces of at most so many ids. Their answers, one after the other, are its answer.

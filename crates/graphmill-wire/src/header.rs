@@ -15,6 +15,8 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// What a server accepts from somebody whom it does not know yet: a `HELLO` with the longest token.
+    pub const GREETING: Self = Self { head: 4 << 10, body: 0 };
     /// What a server accepts.
     pub const SERVER: Self = Self { head: 1 << 20, body: 256 << 20 };
     /// What a client accepts unless told otherwise.
@@ -43,11 +45,21 @@ pub enum Kind {
     Pong = 15,
     Read = 16,
     Reading = 17,
+    Put = 18,
+    Get = 19,
+    Object = 20,
+    Has = 21,
+    Evict = 22,
+    Done = 23,
+    Reserve = 24,
+    List = 25,
+    Listing = 26,
+    Stop = 27,
 }
 
 impl Kind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 27] = [
         Self::Hello,
         Self::Welcome,
         Self::Refused,
@@ -65,6 +77,16 @@ impl Kind {
         Self::Pong,
         Self::Read,
         Self::Reading,
+        Self::Put,
+        Self::Get,
+        Self::Object,
+        Self::Has,
+        Self::Evict,
+        Self::Done,
+        Self::Reserve,
+        Self::List,
+        Self::Listing,
+        Self::Stop,
     ];
 
     fn from_number(number: u8) -> Result<Self> {

@@ -25,6 +25,51 @@ pub enum Message {
     Pong(proto::Pong),
     Read(proto::Read),
     Reading(proto::Reading),
+    Put(proto::Put),
+    Get(proto::Get),
+    Object(proto::Object),
+    Has(proto::Has),
+    Evict(proto::Evict),
+    Done(proto::Done),
+    Reserve(proto::Reserve),
+    List(proto::List),
+    Listing(proto::Listing),
+    Stop(proto::Stop),
+}
+
+/// Does the same to the Protobuf message inside, whichever it is.
+macro_rules! inside {
+    ($message:expr, $inner:ident => $call:expr) => {
+        match $message {
+            Message::Hello($inner) => $call,
+            Message::Welcome($inner) => $call,
+            Message::Refused($inner) => $call,
+            Message::Credit($inner) => $call,
+            Message::Batch($inner) => $call,
+            Message::Failed($inner) => $call,
+            Message::Lost($inner) => $call,
+            Message::Slot($inner) => $call,
+            Message::Return($inner) => $call,
+            Message::Ask($inner) => $call,
+            Message::Answer($inner) => $call,
+            Message::Gather($inner) => $call,
+            Message::Rows($inner) => $call,
+            Message::Ping($inner) => $call,
+            Message::Pong($inner) => $call,
+            Message::Read($inner) => $call,
+            Message::Reading($inner) => $call,
+            Message::Put($inner) => $call,
+            Message::Get($inner) => $call,
+            Message::Object($inner) => $call,
+            Message::Has($inner) => $call,
+            Message::Evict($inner) => $call,
+            Message::Done($inner) => $call,
+            Message::Reserve($inner) => $call,
+            Message::List($inner) => $call,
+            Message::Listing($inner) => $call,
+            Message::Stop($inner) => $call,
+        }
+    };
 }
 
 impl Message {
@@ -48,29 +93,43 @@ impl Message {
             Self::Pong(_) => Kind::Pong,
             Self::Read(_) => Kind::Read,
             Self::Reading(_) => Kind::Reading,
+            Self::Put(_) => Kind::Put,
+            Self::Get(_) => Kind::Get,
+            Self::Object(_) => Kind::Object,
+            Self::Has(_) => Kind::Has,
+            Self::Evict(_) => Kind::Evict,
+            Self::Done(_) => Kind::Done,
+            Self::Reserve(_) => Kind::Reserve,
+            Self::List(_) => Kind::List,
+            Self::Listing(_) => Kind::Listing,
+            Self::Stop(_) => Kind::Stop,
         }
+    }
+
+    /// How many bytes it has.
+    pub fn encoded_len(&self) -> usize {
+        inside!(self, message => message.encoded_len())
+    }
+
+    /// Appends its bytes.
+    pub fn encode_to(&self, bytes: &mut Vec<u8>) {
+        inside!(self, message => message.encode_raw(bytes));
     }
 
     /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.encoded_len());
+        self.encode_to(&mut bytes);
+        bytes
+    }
+
+    /// Whether a descriptor rides on the first byte of its frame.
+    pub fn has_descriptor(&self) -> bool {
         match self {
-            Self::Hello(message) => message.encode_to_vec(),
-            Self::Welcome(message) => message.encode_to_vec(),
-            Self::Refused(message) => message.encode_to_vec(),
-            Self::Credit(message) => message.encode_to_vec(),
-            Self::Batch(message) => message.encode_to_vec(),
-            Self::Failed(message) => message.encode_to_vec(),
-            Self::Lost(message) => message.encode_to_vec(),
-            Self::Slot(message) => message.encode_to_vec(),
-            Self::Return(message) => message.encode_to_vec(),
-            Self::Ask(message) => message.encode_to_vec(),
-            Self::Answer(message) => message.encode_to_vec(),
-            Self::Gather(message) => message.encode_to_vec(),
-            Self::Rows(message) => message.encode_to_vec(),
-            Self::Ping(message) => message.encode_to_vec(),
-            Self::Pong(message) => message.encode_to_vec(),
-            Self::Read(message) => message.encode_to_vec(),
-            Self::Reading(message) => message.encode_to_vec(),
+            Self::Slot(_) => true,
+            Self::Put(put) => put.memory,
+            Self::Object(object) => object.slot.is_some(),
+            _ => false,
         }
     }
 
@@ -97,6 +156,16 @@ impl Message {
             Kind::Pong => Self::Pong(proto::Pong::decode(head)?),
             Kind::Read => Self::Read(proto::Read::decode(head)?),
             Kind::Reading => Self::Reading(proto::Reading::decode(head)?),
+            Kind::Put => Self::Put(proto::Put::decode(head)?),
+            Kind::Get => Self::Get(proto::Get::decode(head)?),
+            Kind::Object => Self::Object(proto::Object::decode(head)?),
+            Kind::Has => Self::Has(proto::Has::decode(head)?),
+            Kind::Evict => Self::Evict(proto::Evict::decode(head)?),
+            Kind::Done => Self::Done(proto::Done::decode(head)?),
+            Kind::Reserve => Self::Reserve(proto::Reserve::decode(head)?),
+            Kind::List => Self::List(proto::List::decode(head)?),
+            Kind::Listing => Self::Listing(proto::Listing::decode(head)?),
+            Kind::Stop => Self::Stop(proto::Stop::decode(head)?),
         })
     }
 }

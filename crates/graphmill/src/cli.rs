@@ -2,7 +2,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, demo, generate, ingest, inspect, partition, rank, rendezvous, sample, serve, status};
+use crate::commands::{
+    bench, demo, generate, ingest, inspect, objects, partition, rank, rendezvous, sample, serve, status,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -41,6 +43,7 @@ pub(crate) enum Command {
     Serve(Box<serve::Args>),
     Status(status::Args),
     Rendezvous(rendezvous::Args),
+    Objects(objects::Args),
     #[command(hide = true)]
     Rank(rank::Args),
     Bench(bench::Args),
@@ -57,6 +60,7 @@ impl Command {
                 | Self::Rank(_)
                 | Self::Status(_)
                 | Self::Rendezvous(_)
+                | Self::Objects(_)
                 | Self::Bench(_)
         )
     }

@@ -52,16 +52,25 @@ impl Process {
 
     /// Where it listens, when it does.
     pub(crate) fn address(&mut self) -> anyhow::Result<String> {
+        Ok(self.addresses(1)?.remove(0))
+    }
+
+    /// So many of the places where it listens, when it does.
+    pub(crate) fn addresses(&mut self, count: usize) -> anyhow::Result<Vec<String>> {
         let (sender, receiver) = mpsc::channel();
-        let mut lines = self.lines();
+        let lines = self.lines();
         // Its later output is read and dropped, so that it never waits for a reader.
         std::thread::spawn(move || {
-            let _ = sender.send(lines.next());
-            lines.for_each(drop);
+            for line in lines {
+                let _ = sender.send(line);
+            }
         });
-        let line = receiver.recv_timeout(LISTENING).ok().flatten().transpose()?;
-        let address = line.as_deref().and_then(|line| line.strip_prefix("listening on "));
-        Ok(address.with_context(|| format!("{} does not listen", self.name))?.to_owned())
+        let address = |_| {
+            let line = receiver.recv_timeout(LISTENING).ok().transpose()?;
+            let address = line.as_deref().and_then(|line| line.strip_prefix("listening on "));
+            Ok(address.with_context(|| format!("{} does not listen", self.name))?.to_owned())
+        };
+        (0..count).map(address).collect()
     }
 
     /// The process.
@@ -76,7 +85,7 @@ impl Process {
     }
 
     /// Waits until it ends by itself; kills it if that takes too long.
-    fn wait(mut self) -> anyhow::Result<()> {
+    pub(crate) fn wait(mut self) -> anyhow::Result<()> {
         let deadline = Instant::now() + ENDING;
         loop {
             if let Some(status) = self.child.try_wait().with_context(|| format!("cannot wait for {}", self.name))? {

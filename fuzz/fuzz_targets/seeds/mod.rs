@@ -60,8 +60,32 @@ pub fn frames() -> Vec<Vec<u8>> {
     ];
     let mut frames: Vec<Vec<u8>> = plain.iter().map(|message| frame(header, message, &[])).collect();
     frames.extend(readings().into_iter().map(|(message, body)| frame(header, &message, &body)));
+    frames.extend(objects());
     frames.extend(sampling().into_iter().map(|(message, body)| frame(header, &message, &body)));
     frames
+}
+
+/// What a client and an object server say to each other.
+pub fn objects() -> Vec<Vec<u8>> {
+    let header = Header { request: 1, channel: 5, epoch: 6, ..Header::new(graphmill_wire::Kind::Put) };
+    let plain = [
+        Message::Get(proto::Get { wait_ms: 1 }),
+        Message::Has(proto::Has {}),
+        Message::Reserve(proto::Reserve { bytes: 70_000, wait_ms: 0 }),
+        Message::Put(proto::Put { memory: true, bytes: 70_000, ..Default::default() }),
+        Message::List(proto::List { limit: 10 }),
+        Message::Evict(proto::Evict {}),
+        Message::Stop(proto::Stop {}),
+        Message::Object(proto::Object { found: true, slot: Some(3), bytes: 70_000 }),
+        Message::Done(proto::Done { yes: true }),
+        Message::Listing(proto::Listing {
+            entries: vec![proto::ObjectEntry { high: 5, low: 6, bytes: 7, expires_ms: Some(8), ..Default::default() }],
+            stats: Some(proto::ObjectStats { version: "1".to_owned(), objects: 1, ..Default::default() }),
+        }),
+    ];
+    let put = Message::Put(proto::Put { ttl_ms: 500, wait_ms: 1, ..Default::default() });
+    let put = frame(header, &put, b"an object");
+    std::iter::once(put).chain(plain.iter().map(|message| frame(header, message, &[]))).collect()
 }
 
 /// Questions of the dataset service, and answers.

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use graphmill_graph::Dataset;
-use graphmill_sample::{Batch, Cut, Plan, Pool, Sampler, SeedList, Times, View};
+use graphmill_sample::{Batch, BatchId, Cut, Plan, Pool, Sampler, SeedCuts, SeedList, Times, View};
 
 use super::{Order, Report};
 use crate::Result;
@@ -15,6 +15,7 @@ pub(super) struct Embedded {
     plan: Arc<Plan>,
     view: Arc<View>,
     seeds: SeedList,
+    cuts: SeedCuts,
     pool: Pool,
     /// Workers that rest between epochs, with their memory.
     resting: Mutex<Vec<Worker>>,
@@ -35,9 +36,9 @@ impl Worker {
 
 impl Embedded {
     /// A source that keeps up to so many idle buffers.
-    pub(super) fn new(plan: Arc<Plan>, dataset: &Dataset, seeds: SeedList, kept: usize) -> Self {
+    pub(super) fn new(plan: Arc<Plan>, dataset: &Dataset, seeds: SeedList, cuts: SeedCuts, kept: usize) -> Self {
         let view = Arc::new(View::new(dataset));
-        Self { plan, view, seeds, pool: Pool::new(kept), resting: Mutex::default() }
+        Self { plan, view, seeds, cuts, pool: Pool::new(kept), resting: Mutex::default() }
     }
 
     pub(super) fn report(&self) -> Report {
@@ -65,10 +66,15 @@ impl Embedded {
         self.resting.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
     }
 
+    /// The positions in the seed list that make a batch.
+    pub(super) fn positions(&self, batch: BatchId) -> impl Iterator<Item = u64> + '_ {
+        self.cuts.positions(self.plan.config().seed, batch)
+    }
+
     /// Samples the batch of a round, unless it is stopped meanwhile.
     pub(super) fn load(&self, worker: &mut Worker, order: &Order, round: u64, stopped: &AtomicBool) -> Result<Batch> {
         let batch = order.batch(round);
-        worker.cut.fill(&self.seeds, order.positions(batch.g));
+        worker.cut.fill(&self.seeds, self.positions(batch))?;
         Ok(worker.sampler.sample_unless(stopped, worker.cut.seeds(&self.seeds), batch)?)
     }
 }

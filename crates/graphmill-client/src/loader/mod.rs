@@ -2,6 +2,7 @@
 
 mod embedded;
 mod order;
+mod rounds;
 mod state;
 mod workers;
 
@@ -10,14 +11,15 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use graphmill_graph::Dataset;
-use graphmill_sample::{Batch, Config, Cutting, Plan, SeedList, Times, law};
+use graphmill_sample::{Batch, Config, Cuts, Cutting, PartitionLists, Plan, SeedCuts, SeedList, SeedOrder, Times, law};
 
-use crate::remote::{Receiving, Remote, RemoteSource, Seeding};
+use crate::remote::{Receiving, Remote, RemoteSource, Seeded, Seeding};
 use crate::{Error, Result};
 use embedded::{Embedded, Worker};
 use workers::Workers;
 
 pub(crate) use order::Order;
+pub(crate) use rounds::Rounds;
 pub use state::State;
 
 /// How seeds become batches, and batches are handed out.
@@ -29,6 +31,8 @@ pub struct Options {
     pub shuffle: bool,
     /// Whether a last batch with fewer seeds is left out.
     pub drop_last: bool,
+    /// Whether batches are cut from all seeds, or from those of each partition.
+    pub seed_order: SeedOrder,
     /// Threads that sample ahead; with none, batches are sampled when they are asked for.
     pub threads: usize,
     /// Whether batches come in order, or as they are ready.
@@ -49,6 +53,7 @@ impl Default for Options {
             batch_size: 1024,
             shuffle: false,
             drop_last: false,
+            seed_order: SeedOrder::Global,
             threads: 1,
             ordered: true,
             prefetch: 2,
@@ -102,10 +107,11 @@ pub struct Loader {
 struct About {
     plan: Arc<Plan>,
     options: Options,
-    /// How many seeds there are.
-    seeds: u64,
+    cuts: Cuts,
     /// A word for the seeds.
     seed_word: u64,
+    /// In partition order, a word for who owns them.
+    partitioning: Option<u64>,
 }
 
 /// Where the batches come from.
@@ -139,9 +145,24 @@ impl Loader {
             return Err(Error::options("links are sampled from pairs, everything else from nodes"));
         }
         let plan = Arc::new(plan);
-        let about = About { plan: Arc::clone(&plan), seeds: seeds.len() as u64, seed_word: seeds.word(), options };
+        let cuts = match options.seed_order {
+            SeedOrder::Global => SeedCuts::global(options.cutting(), seeds.len() as u64),
+            SeedOrder::Partition => {
+                let node_type = plan.seed_types().0;
+                let (book, name) = (dataset.node_book(node_type), &dataset.node_types()[node_type].name);
+                let lists = PartitionLists::new(&seeds, book, name)?;
+                SeedCuts::by_partition(options.cutting(), Arc::new(lists))?
+            }
+        };
+        let about = About {
+            plan: Arc::clone(&plan),
+            cuts: cuts.cuts().clone(),
+            seed_word: seeds.word(),
+            partitioning: cuts.lists().map(PartitionLists::word),
+            options,
+        };
         let kept = about.options.threads + about.options.prefetch + 2;
-        let embedded = Embedded::new(plan, dataset, seeds, kept);
+        let embedded = Embedded::new(plan, dataset, seeds, cuts, kept);
         Ok(Self { about: Arc::new(about), origin: Origin::Embedded(Arc::new(embedded)) })
     }
 
@@ -156,8 +177,15 @@ impl Loader {
             list.check()?;
         }
         let plan = Arc::new(Plan::remote(config, remote.manifest())?);
-        let (source, seeds, seed_word) = RemoteSource::new(remote, plan.config(), seeding, &options)?;
-        Ok(Self { about: Arc::new(About { plan, options, seeds, seed_word }), origin: Origin::Remote(source) })
+        let (source, Seeded { cuts, word, partitioning }) =
+            RemoteSource::new(remote, plan.config(), seeding, &options)?;
+        let about = About { plan, options, cuts, seed_word: word, partitioning };
+        if partitioning.is_some() {
+            // The first channel is wherever it could be opened.
+            let order = about.order(0, 0);
+            source.keep_homes(&order.partitions((0..order.rounds()).take(source.window())));
+        }
+        Ok(Self { about: Arc::new(about), origin: Origin::Remote(source) })
     }
 
     /// What its batches are made by.
@@ -191,6 +219,13 @@ impl Loader {
     /// When the state belongs to other batches than this loader's.
     pub fn resume(&self, state: &State) -> Result<Batches> {
         state.check(&self.about.state(0, 0))?;
+        if state.epoch == u64::MAX {
+            return Err(Error::State {
+                what: "epoch",
+                found: state.epoch.to_string(),
+                expected: "one that another can follow".to_owned(),
+            });
+        }
         let options = &self.about.options;
         if (state.rank, state.world_size) == (options.rank, options.world_size) {
             return Ok(self.batches(state.epoch, state.start, state.rounds, &state.ahead));
@@ -221,15 +256,15 @@ impl Loader {
 
     fn batches(&self, epoch: u64, start: u64, rounds: u64, ahead: &[u64]) -> Batches {
         let order = self.about.order(epoch, start);
-        let todo: Vec<u64> = (rounds..order.rounds()).filter(|round| !ahead.contains(round)).collect();
+        let todo = Rounds::new(rounds..order.rounds(), ahead);
         let Options { threads, prefetch, .. } = self.about.options;
         let state = State { rounds, ahead: ahead.to_vec(), ..self.about.state(epoch, start) };
         let feed = match &self.origin {
             Origin::Remote(source) => {
-                Feed::Remote(Box::new(Receiving::new(source, &self.about.plan, order, todo.clone())))
+                Feed::Remote(Box::new(Receiving::new(source, &self.about.plan, order.clone(), todo.clone())))
             }
             Origin::Embedded(embedded) => {
-                let start = || Workers::start(embedded, order, todo.clone(), threads, threads + prefetch);
+                let start = || Workers::start(embedded, order.clone(), todo.clone(), threads, threads + prefetch);
                 // A system that has no thread to give still has this one.
                 match (threads > 0).then(start).filter(|workers| workers.any() || todo.is_empty()) {
                     Some(workers) => Feed::Workers(workers),
@@ -237,14 +272,13 @@ impl Loader {
                 }
             }
         };
-        let (left, next) = (todo.len(), todo.into_iter());
-        Batches { about: Arc::clone(&self.about), order, state, next, left, feed }
+        Batches { about: Arc::clone(&self.about), order, state, left: todo.len(), next: todo, feed }
     }
 }
 
 impl About {
     fn order(&self, epoch: u64, start: u64) -> Order {
-        Order::new(&self.options, self.seeds, self.plan.config().seed, epoch, start)
+        Order::new(&self.options, self.cuts.clone(), epoch, start)
     }
 
     /// The state at the beginning of an epoch.
@@ -255,6 +289,7 @@ impl About {
             fingerprint: self.plan.fingerprint().to_string(),
             config: format!("{:016x}", self.plan.config_word()),
             seeds: format!("{:016x}/{batch_size}/{}{}", self.seed_word, u8::from(shuffle), u8::from(drop_last)),
+            partitioning: self.partitioning.map(|word| format!("{word:016x}")),
             epoch,
             start,
             rank,
@@ -272,7 +307,7 @@ pub struct Batches {
     order: Order,
     state: State,
     /// Rounds to hand out, in order; none where they come as they are ready.
-    next: std::vec::IntoIter<u64>,
+    next: Rounds,
     left: usize,
     feed: Feed,
 }
@@ -295,7 +330,7 @@ impl Batches {
     /// Waits until the next batch can be had without waiting, but not longer than this: for those who must look elsewhere
     /// now and then. Says whether it can.
     pub fn ready(&mut self, within: Duration) -> bool {
-        let wanted = self.next.as_slice().first().copied().filter(|_| self.about.options.ordered);
+        let wanted = self.next.peek().filter(|_| self.about.options.ordered);
         match &mut self.feed {
             Feed::Inline(..) => true,
             Feed::Workers(workers) => workers.ready(wanted, within),
@@ -337,7 +372,11 @@ impl Iterator for Batches {
         };
         self.left -= 1;
         // What did not come is not handed out: who resumes from here asks for it again.
-        if !matches!(batch, Err(Error::Late { .. } | Error::Unavailable { .. } | Error::Refused { .. })) {
+        let came = !matches!(
+            batch,
+            Err(Error::Late { .. } | Error::Unavailable { .. } | Error::Refused { .. } | Error::Denied { .. })
+        );
+        if came {
             self.hand_out(round);
         }
         Some(batch)

@@ -16,6 +16,9 @@ pub struct State {
     pub config: String,
     /// A word for the seed list and how it is cut into batches.
     pub seeds: String,
+    /// In partition order, a word for which partition owns which seeds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partitioning: Option<String>,
     /// The epoch.
     pub epoch: u64,
     /// The place at which this loader began.
@@ -34,11 +37,15 @@ impl State {
     /// Fails with the first thing that differs in what batches depend on.
     pub(super) fn check(&self, expected: &Self) -> Result<()> {
         let law = (self.law.to_string(), expected.law.to_string());
+        let partitioning =
+            |state: &Self| state.partitioning.clone().unwrap_or_else(|| "none (global order)".to_owned());
+        let partitioning = (partitioning(self), partitioning(expected));
         let parts = [
             ("law version", &law.0, &law.1),
             ("dataset", &self.fingerprint, &expected.fingerprint),
             ("sampler configuration", &self.config, &expected.config),
             ("seed list or batch size", &self.seeds, &expected.seeds),
+            ("partitioning", &partitioning.0, &partitioning.1),
         ];
         for (what, found, expected) in parts {
             if found != expected {

@@ -12,6 +12,7 @@ use graphmill_sample::Batch;
 
 use super::embedded::Embedded;
 use super::order::Order;
+use super::rounds::Rounds;
 use crate::{Error, Result};
 
 /// The workers of one epoch.
@@ -25,8 +26,8 @@ pub(super) struct Workers {
 struct Shared {
     source: Arc<Embedded>,
     order: Order,
-    /// The rounds to sample.
-    rounds: Vec<u64>,
+    /// How many rounds there are to sample.
+    rounds: usize,
     /// The most rounds that are claimed and not yet handed out.
     window: usize,
     progress: Mutex<Progress>,
@@ -38,21 +39,23 @@ struct Shared {
     room: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Progress {
+    /// Rounds that nobody has claimed.
+    todo: Rounds,
     claimed: usize,
     handed_out: usize,
     ready: VecDeque<(u64, Result<Batch>)>,
 }
 
 impl Workers {
-    pub(super) fn start(source: &Arc<Embedded>, order: Order, rounds: Vec<u64>, threads: usize, window: usize) -> Self {
+    pub(super) fn start(source: &Arc<Embedded>, order: Order, todo: Rounds, threads: usize, window: usize) -> Self {
         let shared = Arc::new(Shared {
             source: Arc::clone(source),
             order,
-            rounds,
+            rounds: todo.len(),
             window,
-            progress: Mutex::default(),
+            progress: Mutex::new(Progress { todo, claimed: 0, handed_out: 0, ready: VecDeque::new() }),
             stopped: AtomicBool::new(false),
             ready: Condvar::new(),
             room: Condvar::new(),
@@ -61,7 +64,7 @@ impl Workers {
             let shared = Arc::clone(&shared);
             std::thread::Builder::new().name("graphmill-loader".to_owned()).spawn(move || shared.work()).ok()
         };
-        let threads = (0..threads.min(shared.rounds.len())).map_while(work).collect();
+        let threads = (0..threads.min(shared.rounds)).map_while(work).collect();
         Self { shared, threads }
     }
 
@@ -74,7 +77,7 @@ impl Workers {
     pub(super) fn ready(&self, wanted: Option<u64>, within: Duration) -> bool {
         let waits = |progress: &mut Progress| {
             let there = progress.ready.iter().any(|(round, _)| wanted.is_none_or(|wanted| wanted == *round));
-            !there && progress.handed_out < self.shared.rounds.len()
+            !there && progress.handed_out < self.shared.rounds
         };
         let waited = self.shared.ready.wait_timeout_while(self.shared.lock(), within, waits);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
@@ -84,7 +87,7 @@ impl Workers {
     pub(super) fn next(&self, wanted: Option<u64>) -> Option<(u64, Result<Batch>)> {
         let mut progress = self.shared.lock();
         loop {
-            if progress.handed_out == self.shared.rounds.len() {
+            if progress.handed_out == self.shared.rounds {
                 return None;
             }
             let place = progress.ready.iter().position(|(round, _)| wanted.is_none_or(|wanted| wanted == *round));
@@ -139,13 +142,12 @@ impl Shared {
     fn claim(&self) -> Option<u64> {
         let mut progress = self.lock();
         loop {
-            if self.stopped.load(Ordering::Relaxed) {
+            if self.stopped.load(Ordering::Relaxed) || progress.todo.is_empty() {
                 return None;
             }
-            let round = *self.rounds.get(progress.claimed)?;
             if progress.claimed - progress.handed_out < self.window {
                 progress.claimed += 1;
-                return Some(round);
+                return progress.todo.next();
             }
             progress = self.room.wait(progress).unwrap_or_else(PoisonError::into_inner);
         }

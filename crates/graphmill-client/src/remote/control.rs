@@ -1,17 +1,13 @@
 //! The control plane of one server.
 
-use std::io::{self, IoSlice};
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use graphmill_net::{Endpoint, Plane, Stream};
+use graphmill_net::{Endpoint, Plane, RefusalNote, Useless};
 use graphmill_sample::law;
 use graphmill_wire::proto::dataset_service_client::DatasetServiceClient;
 use graphmill_wire::proto::{DescribeRequest, DescribeResponse};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
@@ -34,63 +30,8 @@ pub(crate) type ControlTransport = InterceptedService<Channel, Credentials>;
 pub(crate) struct Control {
     pub(crate) endpoint: Endpoint,
     transport: ControlTransport,
-    /// Why the server does not talk to this client at all, if that was seen on the last connection. The client's part of a
-    /// TLS handshake is over before the server has looked at its certificate, so it is only seen when reading, and what
-    /// reads hides the reason.
-    refused: Arc<Mutex<Option<String>>>,
-}
-
-/// A connection that notes why it was refused.
-struct Noting {
-    stream: Stream,
-    refused: Arc<Mutex<Option<String>>>,
-    /// Whether anything was read.
-    answered: bool,
-}
-
-impl AsyncRead for Noting {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = into.filled().len();
-        let polled = Pin::new(&mut self.stream).poll_read(cx, into);
-        let refused = match &polled {
-            Poll::Ready(Err(error)) => graphmill_net::Error::certificate(error),
-            Poll::Ready(Ok(())) if !self.answered => {
-                self.answered = true;
-                self.stream.check_answer(&into.filled()[before..]).err().map(|error| error.to_string())
-            }
-            _ => None,
-        };
-        if refused.is_some() {
-            *lock(&self.refused) = refused;
-        }
-        polled
-    }
-}
-
-impl AsyncWrite for Noting {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
+    /// Why the server does not talk to this client at all, if that was seen on the last connection.
+    refusal: RefusalNote,
 }
 
 /// What every request carries: the token, the law, the graph.
@@ -121,14 +62,13 @@ impl tonic::service::Interceptor for Credentials {
 impl Control {
     /// The control plane at an address; to be made inside the runtime.
     pub(crate) fn new(endpoint: Endpoint, options: &ConnectOptions, fingerprint: Option<String>) -> Self {
-        let (address, tls, refused) = (endpoint.clone(), options.tls.clone(), Arc::default());
-        let noted = Arc::clone(&refused);
+        let (address, tls, refusal) = (endpoint.clone(), options.tls.clone(), RefusalNote::default());
+        let noted = refusal.clone();
         let connector = tower::service_fn(move |_| {
-            let (address, tls, refused) = (address.clone(), tls.clone(), Arc::clone(&noted));
+            let (address, tls, refusal) = (address.clone(), tls.clone(), noted.clone());
             async move {
-                *lock(&refused) = None;
                 let stream = graphmill_net::dial(&address, tls.as_ref(), Plane::Control, CONNECT).await?;
-                graphmill_net::Result::Ok(TokioIo::new(Noting { stream, refused, answered: false }))
+                graphmill_net::Result::Ok(TokioIo::new(refusal.watch(stream)))
             }
         });
         // The authority is for logs; where to connect is the connector's business.
@@ -137,7 +77,7 @@ impl Control {
             .timeout(options.deadline)
             .connect_with_connector_lazy(connector);
         let credentials = Credentials { token: options.token.clone(), fingerprint };
-        Self { endpoint, transport: InterceptedService::new(channel, credentials), refused }
+        Self { endpoint, transport: InterceptedService::new(channel, credentials), refusal }
     }
 
     pub(crate) fn transport(&self) -> ControlTransport {
@@ -146,10 +86,12 @@ impl Control {
 
     /// Why a call failed, in words.
     pub(crate) fn error(&self, doing: &str, status: &Status) -> Error {
-        let server = self.endpoint.to_string();
-        let refused = graphmill_net::Error::certificate(status).or_else(|| lock(&self.refused).clone());
-        if let Some(reason) = refused {
-            return Error::Refused { server, doing: doing.to_owned(), reason };
+        let (server, doing) = (self.endpoint.to_string(), doing.to_owned());
+        let useless = graphmill_net::Error::certificate(status).map(Useless::Denied);
+        match useless.or_else(|| self.refusal.read()) {
+            Some(Useless::Denied(reason)) => return Error::Denied { server, doing, reason },
+            Some(Useless::Stranger(reason)) => return Error::Refused { server, doing, reason },
+            None => {}
         }
         // What the transport says of a server that is not there hides the reason at the end of a chain.
         let mut reason = status.message().to_owned();
@@ -161,13 +103,37 @@ impl Control {
             }
             cause = inner.source();
         }
+        // What the transport says, and not the server, has a source. Of a connection that a server ends as it stops, it says that
+        // there is something wrong inside, which is no refusal.
+        let broken = std::error::Error::source(status).is_some();
         match status.code() {
+            _ if broken => Error::Unavailable { server, doing, reason },
             Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown => {
-                Error::Unavailable { server, doing: doing.to_owned(), reason }
+                Error::Unavailable { server, doing, reason }
             }
-            _ => Error::Refused { server, doing: doing.to_owned(), reason },
+            Code::Unauthenticated | Code::PermissionDenied => Error::Denied { server, doing, reason },
+            _ => Error::Refused { server, doing, reason },
         }
     }
+}
+
+/// The partitions that servers have, each as far as it answers in time. All are asked at once.
+pub(super) async fn partitions(controls: &[Control], within: Duration) -> Vec<Option<Vec<u32>>> {
+    let ask = |control: &Control| {
+        let control = control.clone();
+        tokio::spawn(async move {
+            let mut service =
+                DatasetServiceClient::new(control.transport()).max_decoding_message_size(LONGEST_MANIFEST);
+            let described = tokio::time::timeout(within, service.describe(DescribeRequest {})).await.ok()?.ok()?;
+            Some(described.into_inner().partitions)
+        })
+    };
+    let asked: Vec<_> = controls.iter().map(ask).collect();
+    let mut told = Vec::with_capacity(asked.len());
+    for answer in asked {
+        told.push(answer.await.ok().flatten());
+    }
+    told
 }
 
 /// What the dataset is, from the first server that answers. All are asked at once, so that a dead one costs nothing; while
@@ -197,7 +163,7 @@ pub(super) async fn describe(controls: &[Control], deadline: Duration) -> Result
                         *lock(&last) = format!("{server}: {reason}");
                     }
                     Ok(Err(error)) => return Err(error),
-                    Err(error) => return Err(Error::options(error.to_string())),
+                    Err(error) => return Err(Error::servers(error.to_string())),
                 }
             }
             tokio::time::sleep(Duration::from_millis(100)).await;

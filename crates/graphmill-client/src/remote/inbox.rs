@@ -1,6 +1,6 @@
 //! Where the batches of one epoch arrive: what was asked for, what came, what must be asked for again.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,8 @@ use graphmill_wire::{Header, Kind, Message};
 
 use super::member::Member;
 use super::source::{ChannelSet, RemoteSource};
-use crate::loader::Order;
-use crate::{Error, Result};
+use crate::loader::{Order, Rounds};
+use crate::{Error, Fault, Result};
 
 /// The pause before a batch that could not be sampled is asked for again.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -53,9 +53,21 @@ struct State {
     /// Channels that their server does not know any more.
     lost: Vec<u64>,
     /// Why nothing will come any more.
-    fatal: Option<(String, String)>,
+    fatal: Option<Fatal>,
+    /// How it went to open channels, by server.
+    opened: Vec<(Arc<Member>, Result<u64>)>,
+    /// Nobody reads any more.
+    left: bool,
     /// When something last came.
     progress: Option<Instant>,
+}
+
+/// Why a server, or this side, will not go on.
+#[derive(Debug, Clone)]
+struct Fatal {
+    server: String,
+    reason: String,
+    denied: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -97,7 +109,12 @@ impl Inbox {
                 state.again.push((asked.round, Instant::now() + AGAIN));
             }
             Arrival::Failed(failed) => {
-                let error = Error::Batch { server: server.to_string(), epoch, g, reason: failed.reason };
+                let fault = match failed.code() {
+                    Code::Invalid | Code::TooLarge => Fault::Request,
+                    Code::OverBudget => Fault::Memory,
+                    _ => Fault::Server,
+                };
+                let error = Error::Batch { server: server.to_string(), epoch, g, fault, reason: failed.reason };
                 state.arrived.insert(asked.round, Err(error));
             }
         }
@@ -128,9 +145,21 @@ impl Inbox {
     }
 
     /// A server refuses this client for good.
-    pub(super) fn refused(&self, server: &Endpoint, reason: &str) {
-        lock(&self.state).fatal = Some((server.to_string(), reason.to_owned()));
+    pub(super) fn refused(&self, server: &Endpoint, refused: &proto::Refused) {
+        let denied = refused.code() == Code::Denied;
+        lock(&self.state).fatal = Some(Fatal { server: server.to_string(), reason: refused.reason.clone(), denied });
         self.changed.notify_all();
+    }
+
+    /// A channel was opened on a server, or could not be. Says whether anybody wants to know.
+    fn opened(&self, member: Arc<Member>, opened: Result<u64>) -> bool {
+        let mut state = lock(&self.state);
+        if state.left {
+            return false;
+        }
+        state.opened.push((member, opened));
+        self.changed.notify_all();
+        true
     }
 
     fn ask_again(&self, which: impl Fn(&Asked) -> bool) {
@@ -156,9 +185,12 @@ pub(crate) struct Receiving {
     inbox: Arc<Inbox>,
     order: Order,
     /// Rounds that were not asked for yet.
-    todo: VecDeque<u64>,
+    todo: Rounds,
     channels: ChannelSet,
-    window: usize,
+    /// Servers that a channel is being opened on, with the rounds that are to be asked for over it.
+    opening: Vec<(Arc<Member>, Vec<u64>)>,
+    /// In partition order, the partitions of the first rounds: only servers with these are asked.
+    partitions: Vec<u32>,
     left: usize,
     /// Since when the next batch is waited for.
     waiting: Option<Instant>,
@@ -168,26 +200,26 @@ pub(crate) struct Receiving {
 }
 
 impl Receiving {
-    pub(crate) fn new(source: &Arc<RemoteSource>, plan: &Arc<Plan>, order: Order, rounds: Vec<u64>) -> Self {
+    pub(crate) fn new(source: &Arc<RemoteSource>, plan: &Arc<Plan>, order: Order, todo: Rounds) -> Self {
+        source.learn_homes();
         let inbox = Inbox::new(Arc::clone(plan), order.epoch());
         let channels = source.channels(order.epoch());
-        let (left, window) = (rounds.len(), source.window());
+        let partitions = order.partitions(todo.clone().take(source.window()));
         let mut receiving = Self {
             source: Arc::clone(source),
             inbox,
             order,
-            todo: rounds.into(),
+            left: todo.len(),
+            todo,
             channels,
-            window,
-            left,
+            opening: Vec::new(),
+            partitions,
             waiting: None,
             received: 0,
             waited: Duration::ZERO,
         };
-        for (member, channel) in receiving.source.members().iter().zip(receiving.channels.numbers()) {
-            if let Some(channel) = channel {
-                member.route(channel, &receiving.inbox);
-            }
+        for (member, channel) in receiving.channels.iter() {
+            member.route(*channel, &receiving.inbox);
         }
         receiving.ask();
         receiving
@@ -209,7 +241,8 @@ impl Receiving {
         let inbox = Arc::clone(&self.inbox);
         let state = lock(&inbox.state);
         let waiting = state.asked.values().map(|asked| asked.round).chain(state.again.iter().map(|again| again.0));
-        let round = wanted.or_else(|| waiting.chain(self.todo.iter().copied()).min())?;
+        let unasked = self.opening.iter().flat_map(|(_, rounds)| rounds).copied().chain(self.todo.peek());
+        let round = wanted.or_else(|| waiting.chain(unasked).min())?;
         let error = self.late(&state, round);
         drop(state);
         self.left -= 1;
@@ -251,9 +284,13 @@ impl Receiving {
 
     fn late(&self, state: &State, round: u64) -> Error {
         let BatchId { epoch, g, .. } = self.order.batch(round);
-        if let Some((server, reason)) = &state.fatal {
+        if let Some(Fatal { server, reason, denied }) = state.fatal.clone() {
             let doing = format!("sample batch {g} of epoch {epoch}");
-            return Error::Refused { server: server.clone(), doing, reason: reason.clone() };
+            return if denied {
+                Error::Denied { server, doing, reason }
+            } else {
+                Error::Refused { server, doing, reason }
+            };
         }
         let members = self.source.describe_members();
         let reason = match state.troubled.get(&round) {
@@ -287,7 +324,8 @@ impl Receiving {
         let mut state = lock(&self.inbox.state);
         state.asked.retain(|_, asked| asked.round != round);
         state.again.retain(|(again, _)| *again != round);
-        self.todo.retain(|todo| *todo != round);
+        self.todo.leave_out(round);
+        self.opening.iter_mut().for_each(|(_, rounds)| rounds.retain(|waiting| *waiting != round));
         state.progress = Some(Instant::now());
     }
 
@@ -300,6 +338,7 @@ impl Receiving {
 
     /// Asks for as much as the window allows.
     fn ask(&mut self) {
+        self.take_opened();
         let (room, lost) = {
             let mut state = lock(&self.inbox.state);
             let now = Instant::now();
@@ -312,10 +351,12 @@ impl Receiving {
                 !is_due
             });
             due.sort_unstable();
-            due.into_iter().rev().for_each(|round| self.todo.push_front(round));
-            let under_way = state.asked.len() + state.arrived.len();
+            due.into_iter().rev().for_each(|round| self.todo.put_back(round));
+            let unasked: usize = self.opening.iter().map(|(_, rounds)| rounds.len()).sum();
+            let under_way = state.asked.len() + state.arrived.len() + unasked;
             // One is always asked for: it may be the very one that is waited for.
-            let room = self.window.saturating_sub(under_way).max(usize::from(state.asked.is_empty()));
+            let idle = state.asked.is_empty() && unasked == 0;
+            let room = self.window().saturating_sub(under_way).max(usize::from(idle));
             (room, std::mem::take(&mut state.lost))
         };
         for channel in lost {
@@ -324,68 +365,104 @@ impl Receiving {
         if room == 0 || self.todo.is_empty() {
             return;
         }
-        let mut credits: HashMap<usize, Vec<(u64, BatchId)>> = HashMap::new();
+        let members = self.source.members();
+        let mut credits: HashMap<usize, Vec<u64>> = HashMap::new();
         for _ in 0..room {
-            let Some(round) = self.todo.pop_front() else { break };
-            let batch = self.order.batch(round);
-            let Some(member) = self.member_for(batch.g) else {
-                self.todo.push_front(round);
+            let Some(round) = self.todo.next() else { break };
+            let Some(member) = self.member_for(&members, self.order.batch(round).g) else {
+                self.todo.put_back(round);
                 break;
             };
-            credits.entry(member).or_default().push((round, batch));
+            credits.entry(member).or_default().push(round);
         }
-        for (member, batches) in credits {
-            self.credit(member, &batches);
+        for (member, rounds) in credits {
+            self.credit(&members[member], rounds);
         }
     }
 
-    /// The server to ask for a batch: its own by number, or the next that can be reached.
-    fn member_for(&self, g: u64) -> Option<usize> {
-        let members = self.source.members();
-        let first = (g % members.len() as u64) as usize;
-        (0..members.len()).map(|step| (first + step) % members.len()).find(|&member| members[member].is_up())
+    /// How many batches may be on their way or wait here; servers may have come, or gone.
+    fn window(&self) -> usize {
+        if self.partitions.is_empty() { self.source.window() } else { self.source.window_at_homes(&self.partitions) }
     }
 
-    fn credit(&mut self, member: usize, batches: &[(u64, BatchId)]) {
-        let server = Arc::clone(&self.source.members()[member]);
-        let channel = match self.channels.get(member) {
-            Some(channel) => Ok(channel),
-            None => self.source.open(member).inspect(|&channel| {
-                self.channels.set(member, channel);
-                server.route(channel, &self.inbox);
-            }),
+    /// The server to ask for a batch: one that has its partition, or else any; by number among them, or the next that can be
+    /// reached.
+    fn member_for(&self, members: &[Arc<Member>], g: u64) -> Option<usize> {
+        let in_turn = |of: &[usize]| {
+            let first = (g % of.len().max(1) as u64) as usize;
+            let (before, after) = of.split_at(first);
+            after.iter().chain(before).copied().find(|&member| members[member].is_up())
         };
+        let all: Vec<usize> = (0..members.len()).collect();
+        let homes = self.order.partition(g).and_then(|partition| {
+            in_turn(&all.iter().copied().filter(|&member| members[member].has_partition(partition)).collect::<Vec<_>>())
+        });
+        homes.or_else(|| in_turn(&all))
+    }
+
+    /// Asks a server for rounds, once there is a channel for that.
+    fn credit(&mut self, server: &Arc<Member>, rounds: Vec<u64>) {
+        let Some(channel) = self.channels.get(server) else { return self.open(server, rounds) };
         let epoch = self.order.epoch();
-        let channel = match channel {
-            Ok(channel) => channel,
-            Err(error) => return self.cannot_open(error, batches),
-        };
+        let batches: Vec<BatchId> = rounds.iter().map(|&round| self.order.batch(round)).collect();
+        let message = Message::Credit(proto::Credit { g: batches.iter().map(|batch| batch.g).collect() });
         {
             let mut state = lock(&self.inbox.state);
-            for &(round, batch) in batches {
+            for (round, batch) in rounds.into_iter().zip(batches) {
                 state.asked.insert(batch.g, Asked { round, batch, channel });
             }
         }
-        let message = Message::Credit(proto::Credit { g: batches.iter().map(|(_, batch)| batch.g).collect() });
         if !server.send(Header { channel, epoch, ..Header::new(Kind::Credit) }, message) {
-            self.inbox.member_down(&server);
+            self.inbox.member_down(server);
+        }
+    }
+
+    /// Has a channel opened, on which rounds are asked for then. That may take long where a server is frozen, and whoever
+    /// reads must be able to look elsewhere meanwhile.
+    fn open(&mut self, server: &Arc<Member>, rounds: Vec<u64>) {
+        if let Some((_, waiting)) = self.opening.iter_mut().find(|(member, _)| Arc::ptr_eq(member, server)) {
+            return waiting.extend(rounds);
+        }
+        self.opening.push((Arc::clone(server), rounds));
+        let (inbox, member) = (Arc::downgrade(&self.inbox), Arc::clone(server));
+        let tell = move |opened| inbox.upgrade().is_some_and(|inbox| inbox.opened(member, opened));
+        self.source.open(server, tell);
+    }
+
+    /// Takes the channels that were opened, and asks over them.
+    fn take_opened(&mut self) {
+        let opened = std::mem::take(&mut lock(&self.inbox.state).opened);
+        for (server, opened) in opened {
+            let place = self.opening.iter().position(|(member, _)| Arc::ptr_eq(member, &server));
+            let rounds = place.map(|place| self.opening.swap_remove(place).1).unwrap_or_default();
+            match opened {
+                Ok(channel) => {
+                    self.channels.add(&server, channel);
+                    server.route(channel, &self.inbox);
+                    self.credit(&server, rounds);
+                }
+                Err(error) => self.cannot_open(error, &rounds),
+            }
         }
     }
 
     /// A channel could not be opened: if that can change, its batches are tried again, else they fail.
-    fn cannot_open(&self, error: Error, batches: &[(u64, BatchId)]) {
+    fn cannot_open(&self, error: Error, rounds: &[u64]) {
         let mut state = lock(&self.inbox.state);
         match error {
             Error::Unavailable { .. } | Error::Late { .. } => {
                 let reason = error.to_string();
-                for &(round, _) in batches {
+                for &round in rounds {
                     let since = state.troubled.get(&round).map_or_else(Instant::now, |(since, _)| *since);
                     state.troubled.insert(round, (since, reason.clone()));
                     state.again.push((round, Instant::now() + AGAIN));
                 }
             }
-            Error::Refused { server, reason, .. } => state.fatal = Some((server, reason)),
-            other => state.fatal = Some(("here".to_owned(), other.to_string())),
+            Error::Refused { server, reason, .. } => state.fatal = Some(Fatal { server, reason, denied: false }),
+            Error::Denied { server, reason, .. } => state.fatal = Some(Fatal { server, reason, denied: true }),
+            other => {
+                state.fatal = Some(Fatal { server: "here".to_owned(), reason: other.to_string(), denied: false });
+            }
         }
     }
 }
@@ -397,7 +474,16 @@ impl Drop for Receiving {
         }
         // What is on its way still counts for its channel, so that another loop over this epoch needs one of its own; the
         // next epoch cancels it.
-        let under_way = !lock(&self.inbox.state).asked.is_empty();
+        let (under_way, opened) = {
+            let mut state = lock(&self.inbox.state);
+            state.left = true;
+            (!state.asked.is_empty(), std::mem::take(&mut state.opened))
+        };
+        for (member, channel) in opened {
+            if let Ok(channel) = channel {
+                self.channels.add(&member, channel);
+            }
+        }
         let epoch = self.order.epoch().saturating_add(under_way.into());
         self.source.give_back(std::mem::take(&mut self.channels), epoch);
     }

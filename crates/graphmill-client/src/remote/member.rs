@@ -41,6 +41,8 @@ pub(crate) struct Member {
     /// Who waits for batches of which channel.
     inboxes: Mutex<HashMap<u64, Weak<Inbox>>>,
     pool: Pool,
+    /// The partitions it said it has.
+    partitions: Mutex<Option<Vec<u32>>>,
     stopped: AtomicBool,
     stop: Notify,
 }
@@ -110,6 +112,7 @@ impl Member {
             state: Mutex::new(State::Down("not connected yet".to_owned())),
             inboxes: Mutex::default(),
             pool: Pool::new(KEPT),
+            partitions: Mutex::default(),
             stopped: AtomicBool::new(false),
             stop: Notify::new(),
         });
@@ -120,6 +123,31 @@ impl Member {
     pub(super) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
         self.stop.notify_one();
+    }
+
+    /// Whether it is let go of, for good.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// It said which partitions it has.
+    pub(super) fn tell_partitions(&self, partitions: Vec<u32>) {
+        *lock(&self.partitions) = Some(partitions);
+    }
+
+    /// Whether it said which partitions it has.
+    pub(super) fn told_partitions(&self) -> bool {
+        lock(&self.partitions).is_some()
+    }
+
+    /// Whether it said that it has a partition.
+    pub(super) fn has_partition(&self, partition: u32) -> bool {
+        lock(&self.partitions).as_ref().is_some_and(|told| told.contains(&partition))
+    }
+
+    /// Whether it may have one of some partitions: so it does if it did not say.
+    pub(super) fn may_have(&self, partitions: &[u32]) -> bool {
+        lock(&self.partitions).as_ref().is_none_or(|told| told.iter().any(|has| partitions.contains(has)))
     }
 
     pub(crate) fn is_up(&self) -> bool {
@@ -235,7 +263,7 @@ impl Member {
                 let reason = format!("refused: {}", refused.reason);
                 if refused.code() != Code::Unavailable {
                     // It will be refused again.
-                    self.each_inbox(|inbox| inbox.refused(&self.control.endpoint, &refused.reason));
+                    self.each_inbox(|inbox| inbox.refused(&self.control.endpoint, &refused));
                 }
                 Err(reason)
             }
@@ -329,7 +357,7 @@ impl Member {
                 }
                 Message::Pong(_) => {}
                 Message::Refused(refused) => {
-                    self.each_inbox(|inbox| inbox.refused(&self.control.endpoint, &refused.reason));
+                    self.each_inbox(|inbox| inbox.refused(&self.control.endpoint, &refused));
                     return refused.reason;
                 }
                 other => return format!("it sent {:?}, which has no place here", other.kind()),

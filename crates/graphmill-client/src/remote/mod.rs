@@ -2,8 +2,11 @@
 
 mod control;
 mod dataset;
+mod homes;
 mod inbox;
 mod member;
+mod roster;
+mod servers;
 mod sharding;
 mod source;
 
@@ -12,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use graphmill_graph::Manifest;
-use graphmill_net::{ClientTls, Endpoint, Token};
+use graphmill_net::{ClientTls, Endpoint, Token, random};
 use graphmill_wire::proto::sampling_service_client::SamplingServiceClient;
 use graphmill_wire::proto::{LeaveRequest, StatusRequest, StatusResponse};
 use tokio::runtime::Runtime;
@@ -20,15 +23,22 @@ use tokio::runtime::Runtime;
 use crate::{Error, Result};
 use control::Control;
 use member::Member;
+use roster::{Members, Roster};
 
-pub use dataset::{AnchorLabels, EdgeIndex, EdgeLayout, Meta, Original, Padded, PartitionBook, RemoteDataset, Rows};
+pub use dataset::{
+    AnchorLabels, EdgeIndex, EdgeLayout, Meta, Original, Padded, PartitionBook, RemoteDataset, Rows, compress,
+};
 pub(crate) use inbox::Receiving;
+pub use servers::Servers;
 pub use sharding::{ServerSlice, Shard, rank_slices};
-pub(crate) use source::RemoteSource;
 pub use source::Seeding;
+pub(crate) use source::{RemoteSource, Seeded};
 
 /// How long to wait for the first data connection before servers without one are tried.
 const CONNECTING: Duration = Duration::from_secs(2);
+
+/// The time to take leave in: who ends a program, by Ctrl-C say, does not wait for a server that is frozen.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// How batches come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -79,7 +89,9 @@ impl Default for ConnectOptions {
 pub struct Remote {
     /// Sends, receives and renews leases, whatever the threads of the program do. Always there until it is dropped.
     runtime: Option<Runtime>,
-    members: Vec<Arc<Member>>,
+    roster: Arc<Roster>,
+    /// Whether servers come and go as a registry tells.
+    follows: bool,
     options: ConnectOptions,
     client: [u8; 16],
     manifest: Manifest,
@@ -106,37 +118,66 @@ impl Remote {
     /// # Errors
     /// When none of them can be reached in time, or they refuse.
     pub fn connect(addresses: &[Endpoint], options: ConnectOptions) -> Result<Arc<Self>> {
-        if addresses.is_empty() {
-            return Err(Error::options("no server was named"));
-        }
+        Self::connect_to(&Servers::At(addresses.to_vec()), options)
+    }
+
+    /// Connects to the servers at some addresses, or to those of a run: waits until they serve every partition, and from
+    /// then on learns of servers that come and go.
+    ///
+    /// # Errors
+    /// When no server can be reached in time, a partition is not served in time, or somebody refuses.
+    pub fn connect_to(servers: &Servers, options: ConnectOptions) -> Result<Arc<Self>> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("graphmill-client")
             .enable_all()
             .build()
-            .map_err(|error| Error::options(format!("there is no thread to be had for connections: {error}")))?;
+            .map_err(|error| Error::servers(format!("there is no thread to be had for connections: {error}")))?;
         let client = client_id();
+        let (addresses, following) = runtime.block_on(servers.find(&options))?;
+        if addresses.is_empty() {
+            return Err(Error::servers("no server was named"));
+        }
         let controls: Vec<Control> = {
             let _inside = runtime.enter();
             addresses.iter().map(|endpoint| Control::new(endpoint.clone(), &options, None)).collect()
         };
         let described = runtime.block_on(control::describe(&controls, options.deadline))?;
         let manifest = Manifest::parse(described.manifest.as_bytes(), std::path::Path::new("the server's manifest"))?;
-        let members = {
+        let roster = {
             let _inside = runtime.enter();
-            let member = |endpoint: &Endpoint| {
-                let control = Control::new(endpoint.clone(), &options, Some(described.fingerprint.clone()));
-                Member::start(control, &options, client, described.fingerprint.clone())
-            };
-            addresses.iter().map(member).collect()
+            Roster::start(&addresses, &options, client, described.fingerprint)
         };
+        let follows = following.is_some();
+        if let Some(following) = following {
+            runtime.spawn(Arc::clone(&roster).keep_up(following));
+        }
         let process = std::process::id();
-        Ok(Arc::new(Self { runtime: Some(runtime), members, options, client, manifest, process }))
+        Ok(Arc::new(Self { runtime: Some(runtime), roster, follows, options, client, manifest, process }))
+    }
+
+    /// The servers that are known now.
+    pub(crate) fn members(&self) -> Members {
+        self.roster.members()
+    }
+
+    /// Among how many servers ids are shared out: one number for all who ask, so where servers come and go it is that of
+    /// the partitions.
+    pub(crate) fn server_count(&self) -> u32 {
+        if self.follows { self.manifest.parts } else { self.members().len() as u32 }
     }
 
     /// Whether this is a copy, in a child of the process that connected.
     pub(crate) fn is_forked(&self) -> bool {
         self.process != std::process::id()
+    }
+
+    /// Fails in such a copy, which has none of the threads that would answer.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.is_forked() {
+            return Err(Error::servers("this process was forked from the one that connected; connect again"));
+        }
+        Ok(())
     }
 
     /// What the dataset holds.
@@ -159,13 +200,13 @@ impl Remote {
             });
             (member.control.endpoint.clone(), status)
         };
-        self.members.iter().map(ask).collect()
+        self.members().iter().map(ask).collect()
     }
 
     /// What arrived so far.
     pub fn traffic(&self) -> Traffic {
         let mut traffic = Traffic::default();
-        for member in &self.members {
+        for member in self.members().iter() {
             let counted = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
             traffic.batches += counted(&member.counters.batches);
             traffic.socket_bytes += counted(&member.counters.socket_bytes);
@@ -191,9 +232,7 @@ impl Remote {
         within: Duration,
         future: impl Future<Output = T> + Send + 'static,
     ) -> Result<T> {
-        if self.is_forked() {
-            return Err(Error::options("this process was forked from the one that connected; connect again"));
-        }
+        self.check_process()?;
         let within = within.min(self.options.deadline);
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         self.runtime().spawn(async move {
@@ -207,23 +246,24 @@ impl Remote {
     }
 
     /// The members in the order to ask them: those that are connected first. Waits a little for one that is.
-    pub(crate) fn members_by_health(&self) -> Vec<usize> {
+    pub(crate) fn members_by_health(&self) -> Vec<Arc<Member>> {
         let deadline = Instant::now() + CONNECTING.min(self.options.deadline);
-        while !self.members.iter().any(|member| member.is_up()) && Instant::now() < deadline {
+        while !self.members().iter().any(|member| member.is_up()) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let mut order: Vec<usize> = (0..self.members.len()).collect();
-        order.sort_by_key(|&member| !self.members[member].is_up());
-        order
+        let mut members = self.members().to_vec();
+        members.sort_by_key(|member| !member.is_up());
+        members
     }
 
     fn describe_members(&self) -> String {
-        self.members.iter().map(|member| member.describe()).collect::<Vec<_>>().join("; ")
+        let members: Vec<_> = self.members().iter().map(|member| member.describe()).collect();
+        if members.is_empty() { "no server is known".to_owned() } else { members.join("; ") }
     }
 }
 
 impl Drop for Remote {
-    /// Gives the leases back, if that can be done in a second; else they end by themselves.
+    /// Gives the leases back, if that can be done soon; else they end by themselves.
     fn drop(&mut self) {
         let Some(runtime) = self.runtime.take() else { return };
         if self.is_forked() {
@@ -231,7 +271,8 @@ impl Drop for Remote {
             return std::mem::forget(runtime);
         }
         let (sender, receiver) = std::sync::mpsc::channel();
-        for member in &self.members {
+        let members = self.members();
+        for member in members.iter() {
             member.stop();
             let (control, client, sender) = (member.control.clone(), self.client.to_vec(), sender.clone());
             runtime.spawn(async move {
@@ -241,8 +282,8 @@ impl Drop for Remote {
             });
         }
         drop(sender);
-        let deadline = Instant::now() + Duration::from_secs(1);
-        for _ in &self.members {
+        let deadline = Instant::now() + FAREWELL;
+        for _ in members.iter() {
             let left = deadline.saturating_duration_since(Instant::now());
             if receiver.recv_timeout(left).is_err() {
                 break;
@@ -252,12 +293,10 @@ impl Drop for Remote {
     }
 }
 
-/// 16 random bytes, from the hasher's keys, which the system draws.
+/// 16 random bytes.
 fn client_id() -> [u8; 16] {
-    use std::hash::{BuildHasher as _, Hasher as _};
-    let word = || std::hash::RandomState::new().build_hasher().finish();
     let mut client = [0; 16];
-    client[..8].copy_from_slice(&word().to_le_bytes());
-    client[8..].copy_from_slice(&(word() ^ u64::from(std::process::id())).to_le_bytes());
+    client[..8].copy_from_slice(&random().to_le_bytes());
+    client[8..].copy_from_slice(&random().to_le_bytes());
     client
 }

@@ -12,6 +12,9 @@ pub use writer::{FrameWriter, STALL};
 
 use crate::Stream;
 
+/// Somebody who is told, step by step, how many bytes were moved.
+pub type Watch<'a> = &'a (dyn Fn(u64) + Sync);
+
 /// The two directions of a connection after its preface, for frames of a version. `limits` is what this side accepts.
 ///
 /// When the writer is dropped the other side sees the end of the connection, except under TLS, where the connection stays

@@ -8,7 +8,7 @@ use graphmill_wire::{HEADER, Header, Limits, Message};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
-use super::WriteHalf;
+use super::{Watch, WriteHalf};
 use crate::{Error, Result, unix};
 
 /// How long the other side may take nothing before a write fails, unless set otherwise.
@@ -22,7 +22,7 @@ pub struct FrameWriter {
     half: WriteHalf,
     version: u8,
     stall: Duration,
-    /// Header and head of the frame that is being written.
+    /// Frames that wait to be sent, and header and head of the one that is being written.
     beginning: Vec<u8>,
     /// Whether a frame was begun and not ended.
     inside: bool,
@@ -44,18 +44,67 @@ impl FrameWriter {
     }
 
     /// Sends a frame, whose body is all parts one after the other. Of the header only `request`, `channel`, `epoch` and `g`
-    /// are looked at; the rest follows from message and body.
+    /// are looked at; the rest follows from message and body. Frames that wait are sent before it.
     ///
     /// # Errors
     /// When the connection breaks or stalls, an earlier write did not end, or the head is longer than anyone accepts; only
     /// after the last the connection can go on.
     pub async fn write(&mut self, header: Header, message: &Message, body: &[&[u8]]) -> Result<()> {
+        self.write_watched(header, message, body, &|_| {}).await
+    }
+
+    /// The same, telling how many bytes were taken in each step.
+    ///
+    /// # Errors
+    /// As for [`Self::write`].
+    pub async fn write_watched(
+        &mut self,
+        header: Header,
+        message: &Message,
+        body: &[&[u8]],
+        watch: Watch<'_>,
+    ) -> Result<()> {
         self.begin(header, message, body.iter().map(|part| part.len() as u64).sum())?;
-        let mut parts = Vec::with_capacity(1 + body.len());
-        parts.push(IoSlice::new(&self.beginning));
-        parts.extend(body.iter().map(|part| IoSlice::new(part)));
-        self.half.write_all(&mut parts, self.stall).await?;
-        self.inside = false;
+        self.inside = true;
+        if let [part] = body {
+            self.half.write_all(&mut [IoSlice::new(&self.beginning), IoSlice::new(part)], self.stall, watch).await?;
+        } else {
+            let parts = std::iter::once(&self.beginning[..]).chain(body.iter().copied());
+            self.half.write_all(&mut parts.map(IoSlice::new).collect::<Vec<_>>(), self.stall, watch).await?;
+        }
+        self.ended();
+        Ok(())
+    }
+
+    /// Lets a frame wait, to be sent together with others by [`Self::flush`] or the next write. Nothing is sent here.
+    ///
+    /// # Errors
+    /// When an earlier write did not end, or the head is longer than anyone accepts.
+    pub fn push(&mut self, header: Header, message: &Message, body: &[u8]) -> Result<()> {
+        self.begin(header, message, body.len() as u64)?;
+        self.beginning.extend_from_slice(body);
+        Ok(())
+    }
+
+    /// The bytes of the frames that wait.
+    pub fn waiting(&self) -> usize {
+        self.beginning.len()
+    }
+
+    /// Sends the frames that wait.
+    ///
+    /// # Errors
+    /// When the connection breaks or stalls, or an earlier write did not end.
+    pub async fn flush(&mut self) -> Result<()> {
+        if self.inside {
+            return Err(Error::CutOff);
+        }
+        if self.beginning.is_empty() {
+            return Ok(());
+        }
+        self.inside = true;
+        self.half.write_all(&mut [IoSlice::new(&self.beginning)], self.stall, &|_| {}).await?;
+        self.ended();
         Ok(())
     }
 
@@ -67,10 +116,13 @@ impl FrameWriter {
         if !matches!(self.half, WriteHalf::Unix(_)) {
             return Err(Error::NoDescriptors);
         }
+        // Its first byte must be the first of a message to the system.
+        self.flush().await?;
         self.begin(header, message, 0)?;
+        self.inside = true;
         let sent = self.half.send(&self.beginning, fd, self.stall).await?;
-        self.half.write_all(&mut [IoSlice::new(&self.beginning[sent..])], self.stall).await?;
-        self.inside = false;
+        self.half.write_all(&mut [IoSlice::new(&self.beginning[sent..])], self.stall, &|_| {}).await?;
+        self.ended();
         Ok(())
     }
 
@@ -90,29 +142,34 @@ impl FrameWriter {
         progress(self.stall, "end a connection", ended).await
     }
 
-    /// Lays out header and head.
+    /// Lays out header and head, behind what waits.
     fn begin(&mut self, header: Header, message: &Message, body: u64) -> Result<()> {
         if self.inside {
             return Err(Error::CutOff);
         }
-        let head = message.encode();
+        let bytes = message.encoded_len();
         let limit = Limits::CLIENT.head;
-        let length = u32::try_from(head.len())
-            .ok()
-            .filter(|&length| length <= limit)
-            .ok_or(graphmill_wire::Error::TooLong { part: "head", bytes: head.len() as u64, limit: limit.into() })?;
-        let header = Header { version: self.version, kind: message.kind(), head: length, body, ..header };
-        self.beginning.clear();
-        self.beginning.reserve(HEADER + head.len());
+        let head = u32::try_from(bytes).ok().filter(|&head| head <= limit).ok_or(graphmill_wire::Error::TooLong {
+            part: "head",
+            bytes: bytes as u64,
+            limit: limit.into(),
+        })?;
+        let header = Header { version: self.version, kind: message.kind(), head, body, ..header };
+        self.beginning.reserve(HEADER + bytes);
         self.beginning.extend_from_slice(&header.encode());
-        self.beginning.extend_from_slice(&head);
-        self.inside = true;
+        message.encode_to(&mut self.beginning);
         Ok(())
+    }
+
+    /// Everything was sent.
+    fn ended(&mut self) {
+        self.inside = false;
+        self.beginning.clear();
     }
 }
 
 impl WriteHalf {
-    async fn write_all(&mut self, mut parts: &mut [IoSlice<'_>], stall: Duration) -> Result<()> {
+    async fn write_all(&mut self, mut parts: &mut [IoSlice<'_>], stall: Duration, watch: Watch<'_>) -> Result<()> {
         const ACTION: &str = "send a frame";
         IoSlice::advance_slices(&mut parts, 0);
         while !parts.is_empty() {
@@ -127,6 +184,7 @@ impl WriteHalf {
             if written == 0 {
                 return Err(Error::io(ACTION)(io::ErrorKind::WriteZero.into()));
             }
+            watch(written as u64);
             IoSlice::advance_slices(&mut parts, written);
         }
         match self {

@@ -1,15 +1,20 @@
 //! Opening an address for listening.
 
-use std::fs::{DirBuilder, Metadata, Permissions};
+use std::fs::{DirBuilder, File, Metadata, Permissions};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixSocket, UnixStream, lookup_host};
 
 /// Connections that wait in the system for being taken.
 const BACKLOG: u32 = 1024;
+/// How long others may take to open their sockets in the same directory.
+const LOCKED: Duration = Duration::from_secs(5);
 
 /// Listens on the first address of a host that can be listened on. IPv4 comes first, as people expect of `localhost`.
 pub(super) async fn bind_tcp(host: &str, port: u16) -> io::Result<TcpListener> {
@@ -34,9 +39,10 @@ fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Listens on a path that nobody listens on, for this user alone.
 pub(super) async fn bind_unix(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
-    if let Some(directory) = path.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    }
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    // Of two that find a socket left behind, the second would remove what the first has just made.
+    let _alone = lock(directory).await?;
     remove_stale(path).await?;
     let socket = UnixSocket::new_stream()?;
     socket.bind(path)?;
@@ -44,6 +50,19 @@ pub(super) async fn bind_unix(path: &Path) -> io::Result<(UnixListener, SocketFi
     // Nobody can connect before it listens, so nobody can before this.
     std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
     Ok((socket.listen(BACKLOG)?, file))
+}
+
+/// Waits until nobody else opens sockets in a directory. The lock ends with what is returned.
+async fn lock(directory: &Path) -> io::Result<File> {
+    let held = File::open(directory)?;
+    let deadline = Instant::now() + LOCKED;
+    while let Err(error) = flock(&held, FlockOperation::NonBlockingLockExclusive) {
+        if error != Errno::WOULDBLOCK || Instant::now() > deadline {
+            return Err(error.into());
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Ok(held)
 }
 
 /// Removes a socket that a process left behind.

@@ -55,6 +55,26 @@ async fn every_slot_comes_with_its_own_descriptor_among_other_frames() {
 }
 
 #[tokio::test]
+async fn a_descriptor_goes_to_the_frame_that_says_so_and_not_to_one_like_it() {
+    let (client, server) = Transport::Unix.connect().await;
+    let ((mut reader, _keep), (_, mut writer)) = (frames(client), frames(server));
+    let plain = Message::Object(proto::Object { found: true, ..proto::Object::default() });
+    let mapped = Message::Object(proto::Object { found: true, slot: Some(1), bytes: 4096 });
+    let shared = SharedSlot::create(4096).unwrap();
+    // All of it is there before the first is read.
+    for _ in 0..3 {
+        writer.push(Header::new(Kind::Object), &plain, b"small").unwrap();
+        writer.write_with_fd(Header::new(Kind::Object), &mapped, shared.fd()).await.unwrap();
+        writer.push(Header::new(Kind::Object), &plain, b"small").unwrap();
+    }
+    let mut found = Vec::new();
+    for _ in 0..8 {
+        found.push(reader.next().await.unwrap().unwrap().fd.is_some());
+    }
+    assert_eq!(found, [false, true, false, false, true, false, false, true]);
+}
+
+#[tokio::test]
 async fn only_unix_sockets_carry_descriptors() {
     for transport in [Transport::Tcp, Transport::Tls] {
         let (client, _server) = transport.connect().await;

@@ -209,3 +209,58 @@ async fn versions_can_change_after_the_handshake() {
     writer.write(Header::new(Kind::Ping), &ping, &[]).await.unwrap();
     assert!(reader.next().await.unwrap_err().to_string().contains("wire version 3, expected 2"));
 }
+
+#[tokio::test]
+async fn frames_that_wait_are_sent_together_and_before_later_ones() {
+    for transport in Transport::ALL {
+        let (client, server) = transport.connect().await;
+        let ((mut reader, _keep), (_, mut writer)) = (frames(server), frames(client));
+        let header = |request| Header { request, ..Header::new(Kind::Ping) };
+        for request in 0..5 {
+            writer.push(header(request), &rows(3), &pattern(3)).unwrap();
+        }
+        assert!(writer.waiting() > 5 * 48);
+        assert!(tokio::time::timeout(Duration::from_millis(50), reader.next()).await.is_err(), "nothing is sent yet");
+        writer.write(header(5), &rows(7), &[&pattern(7)]).await.unwrap();
+        writer.push(header(6), &rows(0), &[]).unwrap();
+        writer.flush().await.unwrap();
+        assert_eq!(writer.waiting(), 0);
+        for request in 0..7 {
+            let frame = reader.next().await.unwrap().unwrap();
+            assert_eq!(frame.header.request, request, "{transport:?}");
+            let mut body = vec![0; frame.header.body as usize];
+            reader.read_body(&mut body).await.unwrap();
+            assert_eq!(body, pattern(body.len()));
+            if request < 4 {
+                assert!(reader.is_next_here(), "{transport:?}: it came with the others");
+            }
+        }
+        assert!(!reader.is_next_here());
+    }
+}
+
+#[tokio::test]
+async fn whoever_watches_is_told_every_byte() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    for transport in Transport::ALL {
+        let (client, server) = transport.connect().await;
+        let ((mut reader, _keep), (_, mut writer)) = (frames(server), frames(client));
+        let (body, sent, came) = (pattern(3_000_000), AtomicU64::new(0), AtomicU64::new(0));
+        let count = |counter: &AtomicU64, bytes| {
+            counter.fetch_add(bytes, Ordering::Relaxed);
+        };
+        let (message, head) = (rows(9), 48 + rows(9).encode().len() as u64);
+        let (watch_sent, watch_came) = (|bytes| count(&sent, bytes), |bytes| count(&came, bytes));
+        let sending = async {
+            writer.write_watched(Header::new(Kind::Ping), &message, &[&body], &watch_sent).await.unwrap();
+        };
+        let receiving = async {
+            reader.next().await.unwrap().unwrap();
+            let mut room = vec![0; body.len()];
+            reader.read_body_watched(&mut room, &watch_came).await.unwrap();
+            assert!(room == body);
+        };
+        tokio::join!(sending, receiving);
+        assert_eq!((sent.into_inner(), came.into_inner()), (3_000_000 + head, 3_000_000), "{transport:?}");
+    }
+}

@@ -104,6 +104,56 @@ async fn what_a_header_announces_beyond_the_limits_is_refused_before_it_comes() 
 }
 
 #[tokio::test]
+async fn a_body_takes_memory_as_it_comes_and_one_that_no_machine_has_is_an_error() {
+    let limits = Limits { body: u64::MAX, ..Limits::CLIENT };
+    let message = Message::Ping(proto::Ping {});
+    for bytes in [0, 1, 16 << 10, 1 << 20, (3 << 20) + 1] {
+        let content: Vec<u8> = (0..bytes).map(|place: usize| place as u8).collect();
+        let (mut sender, receiver) = UnixStream::pair().unwrap();
+        let (mut reader, _keep) = split(Stream::Unix(receiver), VERSION, limits);
+        let sent = frame(&message, &content);
+        let receive = async {
+            reader.next().await.unwrap().unwrap();
+            reader.read_whole_body(&|_| {}).await.unwrap()
+        };
+        let (sent, received) = tokio::join!(sender.write_all(&sent), receive);
+        sent.unwrap();
+        assert!(received == content, "{bytes}");
+    }
+    for body in [u64::MAX, 1 << 60] {
+        let (mut sender, receiver) = UnixStream::pair().unwrap();
+        let (mut reader, _keep) = split(Stream::Unix(receiver), VERSION, limits);
+        sender.write_all(&Header { body, ..Header::new(Kind::Ping) }.encode()).await.unwrap();
+        reader.next().await.unwrap().unwrap();
+        let error = reader.read_whole_body(&|_| {}).await.unwrap_err();
+        assert!(
+            matches!(&error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::OutOfMemory),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn long_heads_are_read_among_short_ones() {
+    let reasons = [3, 500_000, 0, 1_000_000, 20_000, 20_000, 5].map(|length| "r".repeat(length));
+    let heads = reasons.map(|reason| Message::Lost(proto::Lost { reason }));
+    let bytes: Vec<u8> = heads.iter().flat_map(|head| frame(head, b"body")).collect();
+    let (mut sender, receiver) = UnixStream::pair().unwrap();
+    let (mut reader, _keep) = split(Stream::Unix(receiver), VERSION, Limits::SERVER);
+    let receive = async {
+        for head in &heads {
+            let incoming = reader.next().await.unwrap().unwrap();
+            assert!(incoming.message == *head);
+            let mut body = [0; 4];
+            reader.read_body(&mut body).await.unwrap();
+            assert_eq!(&body, b"body");
+        }
+    };
+    let (sent, ()) = tokio::join!(sender.write_all(&bytes), receive);
+    sent.unwrap();
+}
+
+#[tokio::test]
 async fn an_http_answer_is_not_a_frame() {
     let error = read_all(&b"HTTP/1.1 400 Bad Request\r\n".repeat(3), Limits::CLIENT).await.unwrap_err();
     assert!(error.to_string().contains("wire version 72, expected 1"), "{error}");

@@ -196,3 +196,28 @@ async fn a_file_in_the_way_is_left_alone() {
     assert!(refused.contains("not a socket"), "{refused}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
 }
+
+#[tokio::test]
+async fn of_many_that_find_a_socket_left_behind_one_listens() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    for _ in 0..20 {
+        // Left behind: bound, and nobody listens.
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let endpoint = Endpoint::Unix(path.clone());
+        let binding: Vec<_> = (0..8)
+            .map(|_| {
+                let endpoint = endpoint.clone();
+                tokio::spawn(async move { Listener::bind(&[endpoint], None).await })
+            })
+            .collect();
+        let mut bound = Vec::new();
+        for one in binding {
+            bound.extend(one.await.unwrap());
+        }
+        assert_eq!(bound.len(), 1);
+        connect_data(&endpoint, None, PATIENCE).await.unwrap();
+        drop(bound);
+        assert!(!path.exists());
+    }
+}

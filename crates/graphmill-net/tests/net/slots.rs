@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
 
-use graphmill_net::{HeldSlot, MappedSlot, ReceivedSlots, SharedSlot};
+use graphmill_net::{HeldSlot, MappedSlot, ReceivedSlots, SealedMemory, SharedSlot};
 use graphmill_wire::proto;
 use memmap2::MmapOptions;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
@@ -127,4 +127,33 @@ fn whoever_holds_many_slots_or_many_bytes_is_told_to_copy() {
         let back: Vec<u32> = std::iter::from_fn(|| returns.try_recv().ok()).flat_map(|back| back.returned).collect();
         assert_eq!(back, (1..held).collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn sealed_memory_is_its_parts_and_nobody_can_change_it() {
+    let memory = SealedMemory::write(&[b"one ", b"", b"object"]).unwrap();
+    assert_eq!((memory.len(), memory.is_empty()), (10, false));
+    let again = SealedMemory::check(memory.fd().try_clone_to_owned().unwrap(), 10).unwrap();
+    let mut mapped = again.map().unwrap();
+    assert_eq!(mapped.bytes(), b"one object");
+    mapped.bytes_mut()[0] = b'O';
+    assert_eq!(memory.map().unwrap().bytes(), b"one object", "an edit stays where it was made");
+    let file = File::from(memory.fd().try_clone_to_owned().unwrap());
+    assert!(file.write_at(b"x", 0).is_err() && file.set_len(3).is_err() && file.set_len(30).is_err());
+    // What is mapped stays when everything else is gone.
+    drop((memory, again, file));
+    assert_eq!(mapped.bytes(), b"One object");
+}
+
+#[test]
+fn memory_of_another_size_or_that_can_change_is_refused() {
+    let memory = SealedMemory::write(&[&[7; 5000]]).unwrap();
+    for wrong in [0, 4999, 5001, u64::MAX] {
+        let error = SealedMemory::check(memory.fd().try_clone_to_owned().unwrap(), wrong).unwrap_err();
+        assert!(error.to_string().contains("5000 bytes"), "{error}");
+    }
+    let (shared, fd) = slot();
+    let error = SealedMemory::check(fd, BYTES as u64).unwrap_err();
+    assert!(error.to_string().contains("seals"), "its server could write it: {error}");
+    drop(shared);
 }

@@ -5,8 +5,8 @@ mod file;
 
 use std::path::PathBuf;
 
-pub use etcd::{Etcd, EtcdKeeper, Leader};
-pub use file::FileKeeper;
+pub use etcd::EtcdKeeper;
+pub use file::{Damage, FileKeeper, Replayed, replay};
 
 use crate::records::{Changes, Records};
 
@@ -39,6 +39,11 @@ pub enum KeepError {
     /// Etcd does not do what it is asked.
     #[error("etcd: {0}")]
     Etcd(String),
+    /// Members would be told an address of this coordinator that leads nowhere.
+    #[error(
+        "members would find this coordinator at {0}, which leads nowhere; say with --advertise where they reach it"
+    )]
+    Address(String),
     /// Somebody else writes.
     #[error("somebody else keeps this run now")]
     Stale,
@@ -86,6 +91,18 @@ impl Keeper {
             Self::Memory(memory) => Ok(memory.write(&changes, token)),
             Self::File(file) => file.write(changes, token).await,
             Self::Etcd(etcd) => etcd.write(changes, token).await,
+        }
+    }
+
+    /// Keeps nothing any more, unless somebody else has written since the token.
+    ///
+    /// # Errors
+    /// When what is kept cannot be removed.
+    pub async fn forget(self, token: Option<Token>) -> Result<(), KeepError> {
+        match self {
+            Self::Memory(_) => Ok(()),
+            Self::File(file) => file.forget().await,
+            Self::Etcd(etcd) => etcd.forget(token).await,
         }
     }
 }

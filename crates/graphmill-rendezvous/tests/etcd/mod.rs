@@ -2,11 +2,12 @@
 // Each test uses a part of it.
 #![allow(dead_code, unreachable_pub)]
 
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use graphmill_rendezvous::keeper::{Etcd, Leader};
+use graphmill_rendezvous::etcd::{Etcd, EtcdUrl, Leader};
 use tokio::sync::watch;
 
 /// The nodes of a cluster, which end with this.
@@ -17,9 +18,21 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Starts a cluster; nothing, and a word about it, where etcd is not installed.
+    /// Starts a cluster; nothing, and a word about it, where etcd is not installed. Where everything is to be tested, that fails.
     pub fn start(count: usize) -> Option<Self> {
+        Self::start_with(count, "http", &[])
+    }
+
+    /// Starts a node that speaks TLS and lets in who has a certificate of an authority.
+    pub fn start_secured(cert: &Path, key: &Path, ca: &Path) -> Option<Self> {
+        let [cert, key, ca] = [cert, key, ca].map(|path| path.display().to_string());
+        let flags = ["--cert-file", &cert, "--key-file", &key, "--trusted-ca-file", &ca, "--client-cert-auth"];
+        Self::start_with(1, "https", &flags)
+    }
+
+    fn start_with(count: usize, scheme: &str, flags: &[&str]) -> Option<Self> {
         if Command::new("etcd").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
+            assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "etcd is not installed");
             eprintln!("skipped: etcd is not installed (Debian's package is etcd-server)");
             return None;
         }
@@ -28,23 +41,29 @@ impl Nodes {
         let url = |port: u16| format!("http://127.0.0.1:{port}");
         let peers: Vec<_> = (0..count).map(|node| format!("n{node}={}", url(ports[2 * node + 1]))).collect();
         let start = |node: usize| {
-            let (client, peer) = (url(ports[2 * node]), url(ports[2 * node + 1]));
+            let (client, peer) = (format!("{scheme}://127.0.0.1:{}", ports[2 * node]), url(ports[2 * node + 1]));
             let data = folder.path().join(format!("n{node}"));
             let mut command = Command::new("etcd");
             command.args(["--name", &format!("n{node}"), "--data-dir", &data.display().to_string()]);
             command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
             command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
             command.args(["--initial-cluster", &peers.join(","), "--initial-cluster-state", "new"]);
-            command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+            command.args(flags).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
         };
         let processes = (0..count).map(start).collect();
-        let addresses = (0..count).map(|node| url(ports[2 * node])).collect();
+        let addresses = (0..count).map(|node| format!("127.0.0.1:{}", ports[2 * node])).collect();
         Some(Self { processes, addresses, _folder: folder })
     }
 
     /// The cluster as a coordinator has it.
     pub fn connect(&self, prefix: &str) -> Arc<Etcd> {
-        Arc::new(Etcd::new(&self.addresses, prefix).unwrap())
+        let url = EtcdUrl { nodes: self.addresses.clone(), ..EtcdUrl::default() };
+        Arc::new(Etcd::open(&url, prefix).unwrap())
+    }
+
+    /// The nodes as they stand in a URL.
+    pub fn addresses(&self) -> String {
+        self.addresses.join(",")
     }
 
     /// Kills a node.

@@ -40,8 +40,12 @@ pub(crate) struct Push {
     rounds: usize,
     /// Nodes whose degree is known, those with smaller numbers.
     known_degrees: usize,
+    /// Numbers of nodes whose lists are asked for.
+    unlisted: Vec<u32>,
     /// Numbers of nodes that were asked about, per node type.
     asked: Vec<Vec<u32>>,
+    /// Per walk, how much of its answer was taken.
+    read: Vec<usize>,
     ranking: Ranking,
 }
 
@@ -59,14 +63,28 @@ struct Mass {
 #[derive(Debug, Default)]
 pub(crate) struct Ranking {
     pub(crate) seed_types: Vec<(usize, Vec<Ranked>)>,
+    /// Memory of earlier batches.
+    spare: Vec<Vec<Ranked>>,
 }
 
 impl Ranking {
     /// Begins with the seeds of a type, unless that is under way.
     fn begin(&mut self, seed_type: usize, types: usize) {
         if self.seed_types.last().is_none_or(|(last, _)| *last != seed_type) {
-            self.seed_types.push((seed_type, (0..types).map(|_| Ranked::default()).collect()));
+            let mut ranked = self.spare.pop().unwrap_or_default();
+            ranked.resize_with(types, Ranked::default);
+            ranked.iter_mut().for_each(Ranked::clear);
+            self.seed_types.push((seed_type, ranked));
         }
+    }
+
+    fn clear(&mut self) {
+        self.spare.extend(self.seed_types.drain(..).map(|(_, ranked)| ranked));
+    }
+
+    fn bytes(&self) -> usize {
+        let used = self.seed_types.iter().flat_map(|(_, ranked)| ranked);
+        used.chain(self.spare.iter().flatten()).map(Ranked::bytes).sum()
     }
 
     /// The kept nodes of one type for the seeds of one type.
@@ -85,6 +103,19 @@ pub(crate) struct Ranked {
     pub(crate) hops: Vec<i64>,
 }
 
+impl Ranked {
+    fn clear(&mut self) {
+        self.seeds.clear();
+        self.nodes.clear();
+        self.scores.clear();
+        self.hops.clear();
+    }
+
+    fn bytes(&self) -> usize {
+        4 * (self.seeds.capacity() + self.nodes.capacity()) + 8 * (self.scores.capacity() + self.hops.capacity())
+    }
+}
+
 impl Push {
     pub(super) fn clear(&mut self) {
         self.numbers.clear();
@@ -98,7 +129,7 @@ impl Push {
         self.touched.clear();
         self.rounds = 0;
         self.known_degrees = 0;
-        self.ranking.seed_types.clear();
+        self.ranking.clear();
     }
 
     pub(super) fn ranking(&self) -> &Ranking {
@@ -109,11 +140,12 @@ impl Push {
         let by_number = size_of::<Node>() + 8 + size_of::<Option<(usize, usize)>>();
         size_of::<(Node, u32)>() * self.numbers.capacity()
             + by_number * self.nodes.capacity()
-            + 4 * (self.fetched.capacity() + self.queue.capacity() + self.touched.capacity())
+            + 4 * (self.fetched.capacity() + self.queue.capacity() + self.touched.capacity() + self.unlisted.capacity())
             + size_of::<((u32, u32), u32)>() * self.places.capacity()
             + size_of::<Mass>() * self.masses.capacity()
             + size_of::<(u32, f64, u32)>() * self.taken.capacity()
             + self.asked.iter().map(|numbers| 4 * numbers.capacity()).sum::<usize>()
+            + self.ranking.bytes()
     }
 
     /// The number of a node, a new one if it was not met before.
@@ -261,11 +293,14 @@ impl Machine {
             return self.keep(plan);
         }
         self.stage = Stage::PprLists;
-        let mut new: Vec<u32> = push.queue.iter().map(|&place| push.masses[place as usize].node).collect();
+        let mut new = std::mem::take(&mut push.unlisted);
+        new.clear();
+        new.extend(push.queue.iter().map(|&place| push.masses[place as usize].node));
         new.retain(|&number| push.lists[number as usize].is_none());
         new.sort_unstable_by_key(|&number| push.nodes[number as usize]);
         new.dedup();
-        push.ask_about(new.into_iter(), plan.nodes.len());
+        push.ask_about(new.iter().copied(), plan.nodes.len());
+        push.unlisted = new;
         for walk in &plan.walks {
             let stream = law::stream(Purpose::Ppr, plan.config().seed, self.batch, 0, walk.word);
             let ask = Ask::Neighbors { take: walk.takes[0], stream, edge_ids: false };
@@ -286,23 +321,26 @@ impl Machine {
             return Err(Error::too_many_edges(self.batch, plan.config().max_edges));
         }
         // A node's list is what all walks from its type fetched, in their order.
-        let mut next = vec![0; answers.len()];
+        let mut read = std::mem::take(&mut push.read);
+        read.clear();
+        read.resize(answers.len(), 0);
         for node_type in 0..plan.nodes.len() {
             for index in 0..push.asked[node_type].len() {
                 let start = push.fetched.len();
                 for (place, walk) in plan.walks.iter().enumerate().filter(|(_, walk)| walk.from == node_type) {
-                    let end = next[place] + answers[place].counts[index] as usize;
-                    for at in next[place]..end {
+                    let end = read[place] + answers[place].counts[index] as usize;
+                    for at in read[place]..end {
                         let Some(neighbor) = answers[place].neighbors.get(at) else { continue };
                         let number = push.number((walk.to, neighbor));
                         push.fetched.push(number);
                     }
-                    next[place] = end;
+                    read[place] = end;
                 }
                 let number = push.asked[node_type][index];
                 push.lists[number as usize] = Some((start, push.fetched.len()));
             }
         }
+        push.read = read;
         let limit = plan.config().max_edges;
         if !push.round(settings(plan)?.alpha, limit) {
             return Err(Error::too_many_edges(self.batch, limit));

@@ -16,11 +16,11 @@ use crate::law::Draws;
 use crate::{Error, Result};
 
 /// How many nodes ahead offsets begin to load.
-const OFFSETS_AHEAD: usize = 32;
+const OFFSETS_AHEAD: usize = 64;
 /// How many nodes ahead what weights say of a list begins to load.
 const LISTS_AHEAD: usize = 12;
 /// How many chosen edges are on their way before the first of them is read.
-const EDGES_AHEAD: usize = 96;
+const EDGES_AHEAD: usize = 192;
 /// A stretch of a list that is longer is copied as a whole.
 const LONG: usize = 64;
 

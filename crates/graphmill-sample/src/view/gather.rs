@@ -3,15 +3,8 @@
 use graphmill_graph::Tensor;
 
 use super::{Rows, View};
-use crate::cache::{prefetch_row, prefetch_write};
+use crate::places::copy_rows;
 use crate::{Error, Result};
-
-/// How many rows ahead a row begins to load.
-const ROWS_AHEAD: usize = 64;
-/// How many rows ahead the place of a row is claimed.
-pub(crate) const WRITES_AHEAD: usize = 8;
-/// How many bytes of rows may be on their way, that the second cache keeps them.
-const BYTES_AHEAD: usize = 64 << 10;
 
 /// Where rows come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,12 +62,7 @@ impl View {
         if places.len() != gather.ids.len() || places.iter().any(|&place| place as usize >= count) {
             return Err(Error::answer("rows have no place to go"));
         }
-        rows.copy(feature, gather.ids, size, |index, row| {
-            if let Some(&place) = places.get(index + WRITES_AHEAD) {
-                prefetch_write(into, place as usize * size, size);
-            }
-            into[places[index] as usize * size..][..size].copy_from_slice(row);
-        })
+        rows.copy(feature, gather.ids, size, into, |index| places[index] as usize)
     }
 
     /// The bytes of a row.
@@ -103,30 +91,34 @@ impl Rows {
             return Ok(());
         }
         let size = into.len() / ids.len();
-        self.copy(feature, ids, size, |index, row| {
-            prefetch_write(into, (index + WRITES_AHEAD) * size, size);
-            into[index * size..][..size].copy_from_slice(row);
-        })
+        self.copy(feature, ids, size, into, |index| index)
     }
 
-    /// Hands the rows of ids to `copy`, with their indices, in order.
-    #[inline(always)]
-    #[allow(clippy::inline_always)]
-    fn copy(&self, feature: Option<usize>, ids: &[u64], size: usize, copy: impl FnMut(usize, &[u8])) -> Result<()> {
+    /// Copies the rows of ids, each to its place.
+    #[inline]
+    fn copy(
+        &self,
+        feature: Option<usize>,
+        ids: &[u64],
+        size: usize,
+        into: &mut [u8],
+        place: impl Fn(usize) -> usize,
+    ) -> Result<()> {
         if self.owners.whole() {
             let tensor = self.tensor(0, feature)?;
-            copy_ahead(ids, size, |id| tensor.row(id as usize).ok_or_else(|| self.absent(id, feature)), copy)
+            let row = |index: usize| tensor.row(ids[index] as usize).ok_or_else(|| self.absent(ids[index], feature));
+            copy_rows(into, size, ids.len(), row, place)
         } else {
             let book = self.owners.book.open();
             let tensors: Vec<_> =
                 (0..self.parts.len() as u32).map(|partition| self.tensor(partition, feature).ok()).collect();
-            let find = |id| {
+            let row = |index: usize| {
                 let found = book
-                    .locate(id)
+                    .locate(ids[index])
                     .and_then(|location| tensors.get(location.partition as usize)?.as_ref()?.row(location.row));
-                found.ok_or_else(|| self.absent(id, feature))
+                found.ok_or_else(|| self.absent(ids[index], feature))
             };
-            copy_ahead(ids, size, find, copy)
+            copy_rows(into, size, ids.len(), row, place)
         }
     }
 
@@ -147,39 +139,4 @@ impl Rows {
         };
         tensor.ok_or_else(|| Error::answer(format!("`{}` has no such rows", self.owners.name)))
     }
-}
-
-/// Copies rows. They are found a stretch at a time, so that what finds them stays in the nearest cache meanwhile; each
-/// begins to load some rows before its turn.
-#[inline(always)]
-#[allow(clippy::inline_always)]
-fn copy_ahead<'a>(
-    ids: &[u64],
-    size: usize,
-    find: impl Fn(u64) -> Result<&'a [u8]>,
-    mut copy: impl FnMut(usize, &[u8]),
-) -> Result<()> {
-    // A power of two, so that a place in the ring costs no division.
-    let ahead = 1 << (BYTES_AHEAD / size.max(1)).clamp(4, ROWS_AHEAD).ilog2();
-    let mut found: [&[u8]; 2 * ROWS_AHEAD] = [&[]; 2 * ROWS_AHEAD];
-    let place = |index: usize| index & (2 * ahead - 1) & (2 * ROWS_AHEAD - 1);
-    // The rows before the first only give the first ones time to load.
-    for step in 0..ids.len() + ahead {
-        if step % ahead == 0 {
-            for (index, &id) in ids.iter().enumerate().skip(step).take(ahead) {
-                let row = find(id)?;
-                if row.len() != size {
-                    return Err(Error::answer(format!("a row has {} bytes, expected {size}", row.len())));
-                }
-                found[place(index)] = row;
-            }
-        }
-        if step < ids.len() {
-            prefetch_row(found[place(step)]);
-        }
-        if let Some(index) = step.checked_sub(ahead) {
-            copy(index, found[place(index)]);
-        }
-    }
-    Ok(())
 }

@@ -13,7 +13,6 @@ use crate::cache::prefetch;
 use crate::exchange::{Answer, Ask, Id, Need};
 use crate::{Error, Result};
 
-pub(crate) use gather::WRITES_AHEAD;
 pub use gather::{Gather, Source};
 
 /// The opened partitions of a dataset, arranged for samplers.

@@ -23,7 +23,7 @@ fn placed_samplings() -> impl Strategy<Value = (Sampling, Assignment)> {
 /// All seeds, in one batch.
 fn cut(seeds: &SeedList) -> Cut {
     let mut cut = Cut::default();
-    cut.fill(seeds, 0..seeds.len() as u64);
+    cut.fill(seeds, 0..seeds.len() as u64).unwrap();
     cut
 }
 

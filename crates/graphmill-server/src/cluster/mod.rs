@@ -1,35 +1,46 @@
 //! The whole graph as this server sees it: the partitions it has itself, and the peers that have the others.
 
 mod ids;
+mod lineup;
 mod owners;
 mod peer;
 mod read;
+mod roster;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use graphmill_graph::{Dataset, Direction};
-use graphmill_sample::{Answer, AnswerScratch, Gather, Need, RowSplit, Source, Split, View};
+use graphmill_sample::{Answer, AnswerScratch, Gather, Need, RowSplit, Source, Split};
+use graphmill_wire::proto::Code;
 use graphmill_wire::{Message, exchange};
 use tokio::sync::{oneshot, watch};
-use tokio::task::JoinSet;
 
 use crate::Refusal;
+use roster::Roster;
 
 pub(crate) use ids::Ids;
-pub(crate) use owners::Owners;
+pub(crate) use lineup::Lineup;
 pub(crate) use peer::{Answered, Dialing, Peer, Question};
+pub(crate) use roster::{Announced, Connected};
+
+/// How often something is asked again of others because a peer was lost over it.
+const ATTEMPTS: u32 = 4;
 
 /// The graph, here and elsewhere.
 #[derive(Debug)]
 pub(crate) struct Cluster {
+    /// The manifest and the books, which never change. The partitions that are here may become more: see [`Lineup`].
     pub(crate) dataset: Arc<Dataset>,
-    pub(crate) view: Arc<View>,
-    peers: Vec<Arc<Peer>>,
-    /// Who has which partition now.
-    owners: RwLock<Arc<Owners>>,
-    /// Counts changes of the owners.
+    /// Locked after the lineup, where both are.
+    roster: Mutex<Roster>,
+    /// Who has what now.
+    lineup: RwLock<Arc<Lineup>>,
+    /// Counts changes of the lineup.
     changed: watch::Sender<u64>,
+    /// Counts questions of readers, so that they are spread over replicas.
+    picks: AtomicU64,
     /// Per edge type and direction, the node type whose lists they are.
     list_types: Vec<[usize; 2]>,
 }
@@ -45,50 +56,28 @@ impl Cluster {
             .iter()
             .map(|info| Ok([list_type(info, Direction::In)?, list_type(info, Direction::Out)?]))
             .collect::<Result<_, Refusal>>()?;
-        let owners = RwLock::new(Arc::new(Owners::new(&dataset, &[])));
-        let peers = dialing.into_iter().map(Peer::new).collect();
-        let view = Arc::new(View::new(&dataset));
-        Ok(Arc::new(Self { dataset, view, peers, owners, changed: watch::Sender::new(0), list_types }))
-    }
-
-    /// Keeps connections to all peers for as long as the result is kept; to be called inside a runtime.
-    pub(crate) fn connect(self: &Arc<Self>) -> JoinSet<()> {
-        let mut kept = JoinSet::new();
-        for peer in &self.peers {
-            let (peer, cluster) = (Arc::clone(peer), Arc::downgrade(self));
-            let changed = move || {
-                if let Some(cluster) = cluster.upgrade() {
-                    cluster.recount();
-                }
-            };
-            kept.spawn(peer.keep_connected(changed));
-        }
-        kept
-    }
-
-    fn recount(&self) {
-        {
-            // Locked before the peers are looked at: of two that change at once, the one that looked first must not have the
-            // last word.
-            let mut owners = self.owners.write().unwrap_or_else(PoisonError::into_inner);
-            let partitions: Vec<_> = self.peers.iter().map(|peer| peer.partitions()).collect();
-            *owners = Arc::new(Owners::new(&self.dataset, &partitions));
-        }
-        self.changed.send_modify(|count| *count += 1);
-    }
-
-    pub(crate) fn peers(&self) -> &[Arc<Peer>] {
-        &self.peers
-    }
-
-    /// Whether this server has everything itself.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.dataset.partitions().count() == self.dataset.parts() as usize
+        let roster = Roster::new(Arc::clone(&dataset), dialing);
+        let lineup = RwLock::new(Arc::new(roster.lineup()));
+        let (roster, changed, picks) = (Mutex::new(roster), watch::Sender::new(0), AtomicU64::new(0));
+        Ok(Arc::new(Self { dataset, roster, lineup, changed, picks, list_types }))
     }
 
     /// Who has what now.
-    pub(crate) fn owners(&self) -> Arc<Owners> {
-        Arc::clone(&self.owners.read().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn lineup(&self) -> Arc<Lineup> {
+        Arc::clone(&self.lineup.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Which of several replicas are asked next.
+    pub(crate) fn pick(&self) -> u64 {
+        self.picks.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether what was asked of one lineup and refused is worth asking of another: only if a peer was lost over it, and
+    /// somebody else has what it had.
+    pub(crate) fn again(before: &Arc<Lineup>, now: &Arc<Lineup>, refusal: &Refusal, attempts: &mut u32) -> bool {
+        *attempts += 1;
+        let lost = refusal.code == Code::Unavailable && !Arc::ptr_eq(before, now);
+        lost && *attempts < ATTEMPTS && now.missing().is_none()
     }
 
     /// The node type whose lists an edge type has in a direction.
@@ -99,6 +88,13 @@ impl Cluster {
             .ok_or_else(|| graphmill_sample::Error::Answer { reason: format!("there is no edge type {edge_type}") })
     }
 
+    /// How many ids a peer is asked about at once.
+    pub(crate) fn at_once(&self, need: &Need<'_>) -> Result<usize, graphmill_sample::Error> {
+        let nodes = self.dataset.node_types()[self.list_type(need.edge_type, need.direction)?].count;
+        let average = self.dataset.edge_types()[need.edge_type].count.div_ceil(nodes.max(1));
+        Ok(exchange::at_once(need.ask, average))
+    }
+
     /// Waits until every partition has an owner.
     ///
     /// # Errors
@@ -106,7 +102,7 @@ impl Cluster {
     pub(crate) async fn complete(&self, within: Duration) -> Result<(), Refusal> {
         let mut changed = self.changed.subscribe();
         let all_owned = async {
-            while self.owners().missing().is_some() {
+            while self.lineup().missing().is_some() {
                 if changed.changed().await.is_err() {
                     return;
                 }
@@ -115,47 +111,44 @@ impl Cluster {
         if tokio::time::timeout(within, all_owned).await.is_ok() {
             return Ok(());
         }
-        match self.owners().missing() {
+        let lineup = self.lineup();
+        match lineup.missing() {
             None => Ok(()),
-            Some(partition) => Err(self.without_owner(partition)),
+            Some(partition) => Err(lineup.without_owner(partition)),
         }
-    }
-
-    /// A sampler's error in a server's words: a partition that nobody has is named with the peers.
-    pub(crate) fn explain(&self, error: graphmill_sample::Error) -> Refusal {
-        match error {
-            graphmill_sample::Error::Unowned { partition } => self.without_owner(partition),
-            error => error.into(),
-        }
-    }
-
-    /// Why a partition cannot be reached.
-    pub(crate) fn without_owner(&self, partition: u32) -> Refusal {
-        let peers: Vec<String> = self.peers.iter().map(|peer| peer.describe()).collect();
-        let peers =
-            if peers.is_empty() { "there are none; name them with --peers".to_owned() } else { peers.join("; ") };
-        Refusal::unavailable(format!(
-            "partition {partition} of {} is neither here nor with a peer that can be reached ({peers})",
-            self.dataset.parts()
-        ))
     }
 
     /// Answers a question about nodes of any partition. For readers, not for samplers: those have their own way to wait.
     pub(crate) async fn ask(&self, need: &Need<'_>) -> Result<Answer, Refusal> {
-        let owners = self.owners();
+        let (mut lineup, mut attempts) = (self.lineup(), 0);
+        loop {
+            let refusal = match self.ask_of(&lineup, need).await {
+                Err(refusal) => refusal,
+                answered => return answered,
+            };
+            let now = self.lineup();
+            if !Self::again(&lineup, &now, &refusal, &mut attempts) {
+                return Err(refusal);
+            }
+            lineup = now;
+        }
+    }
+
+    async fn ask_of(&self, lineup: &Lineup, need: &Need<'_>) -> Result<Answer, Refusal> {
+        let owners = lineup.owners(self.pick());
         let list_type = self.list_type(need.edge_type, need.direction)?;
         let mut split = Split::default();
         let book = self.dataset.node_book(list_type).open();
-        split.split(need, self.peers.len() + 1, |id| owners.of(book, id)).map_err(|error| self.explain(error))?;
+        split.split(need, lineup.owner_count(), |id| owners.of(book, id)).map_err(|error| lineup.explain(error))?;
         let mut replies = Vec::new();
         for (owner, share) in split.shares().iter().enumerate().skip(1).filter(|(_, share)| !share.ids.is_empty()) {
             let question = Question::ask(&Need { ids: &share.ids, others: &share.others, ..*need });
-            replies.push((owner, self.send(owner, question)));
+            replies.push((owner, send(lineup, owner, question)));
         }
         let here = &mut split.shares()[0];
         if !here.ids.is_empty() {
             let asked = Need { ids: &here.ids, others: &here.others, ..*need };
-            self.view.answer(&asked, &mut here.answer, &mut AnswerScratch::default())?;
+            lineup.view.answer(&asked, &mut here.answer, &mut AnswerScratch::default())?;
         }
         for (owner, reply) in replies {
             let answered = received(reply).await?;
@@ -170,19 +163,34 @@ impl Cluster {
 
     /// The rows of ids of any partition, one after the other. For readers, as above.
     pub(crate) async fn rows(&self, source: Source, ids: &[u64]) -> Result<Vec<u8>, Refusal> {
-        let owners = self.owners();
+        let (mut lineup, mut attempts) = (self.lineup(), 0);
+        loop {
+            let refusal = match self.rows_of(&lineup, source, ids).await {
+                Err(refusal) => refusal,
+                rows => return rows,
+            };
+            let now = self.lineup();
+            if !Self::again(&lineup, &now, &refusal, &mut attempts) {
+                return Err(refusal);
+            }
+            lineup = now;
+        }
+    }
+
+    async fn rows_of(&self, lineup: &Lineup, source: Source, ids: &[u64]) -> Result<Vec<u8>, Refusal> {
+        let owners = lineup.owners(self.pick());
         let mut split = RowSplit::default();
         let book = self.book(source)?.open();
-        split.split(ids, self.peers.len() + 1, |id| owners.of(book, id)).map_err(|error| self.explain(error))?;
+        split.split(ids, lineup.owner_count(), |id| owners.of(book, id)).map_err(|error| lineup.explain(error))?;
         let mut replies = Vec::new();
         for (owner, (ids, places)) in split.shares.iter().enumerate().skip(1).filter(|(_, (ids, _))| !ids.is_empty()) {
-            replies.push((places, self.send(owner, Question::gather(source, ids))));
+            replies.push((places, send(lineup, owner, Question::gather(source, ids))));
         }
         let size = self.row_bytes(source)?;
         let mut rows = vec![0; ids.len() * size];
         let (here, places) = &split.shares[0];
         if !here.is_empty() {
-            self.view.gather_to(Gather { source, ids: here }, places, ids.len(), &mut rows)?;
+            lineup.view.gather_to(Gather { source, ids: here }, places, ids.len(), &mut rows)?;
         }
         for (places, reply) in replies {
             let answered = received(reply).await?;
@@ -213,29 +221,16 @@ impl Cluster {
         let bytes = info.and_then(|info| info.row_bytes());
         bytes.map(|bytes| bytes as usize).ok_or_else(|| Refusal::invalid(format!("there are no rows of {source:?}")))
     }
+}
 
-    /// Sends a question to an owner, counted as [`Owners`] does.
-    fn send(&self, owner: usize, question: Question) -> oneshot::Receiver<Result<Answered, Refusal>> {
-        let (sender, receiver) = oneshot::channel();
-        self.ask_peer(owner, question, move |reply| {
-            // Whoever asked may have left.
-            let _ = sender.send(reply);
-        });
-        receiver
-    }
-
-    /// Sends a question to an owner other than this server; `reply` is called once, from any thread.
-    pub(crate) fn ask_peer(
-        &self,
-        owner: usize,
-        question: Question,
-        reply: impl FnOnce(Result<Answered, Refusal>) + Send + 'static,
-    ) {
-        match owner.checked_sub(1).and_then(|place| self.peers.get(place)) {
-            Some(peer) => peer.send(question, Box::new(reply)),
-            None => reply(Err(Refusal::internal(format!("there is no owner {owner}")))),
-        }
-    }
+/// Sends a question to an owner of a lineup.
+fn send(lineup: &Lineup, owner: usize, question: Question) -> oneshot::Receiver<Result<Answered, Refusal>> {
+    let (sender, receiver) = oneshot::channel();
+    lineup.ask_peer(owner, question, move |reply| {
+        // Whoever asked may have left.
+        let _ = sender.send(reply);
+    });
+    receiver
 }
 
 async fn received(reply: oneshot::Receiver<Result<Answered, Refusal>>) -> Result<Answered, Refusal> {

@@ -1,7 +1,7 @@
 //! A connection to a peer that is kept up, and the questions under way on it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use graphmill_net::{ClientTls, Endpoint, FrameReader, FrameWriter, HeldSlot, Inc
 use graphmill_sample::{Buffer, Need, Pool, Source, law};
 use graphmill_wire::proto::{self, Role};
 use graphmill_wire::{Header, Limits, Message, exchange};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::timeout;
 
 use super::lock;
@@ -21,6 +21,11 @@ const UNDER_WAY: usize = 64;
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long a question may take.
 const ANSWER: Duration = Duration::from_secs(30);
+/// How often a peer is asked for a sign of life, and how long it may say nothing at all: then it is frozen, or the network is.
+const PING: Duration = Duration::from_secs(2);
+const SILENCE: Duration = Duration::from_secs(10);
+/// Bytes that a peer must send in a microsecond, at least.
+const SLOWEST: u64 = 1;
 /// The pause before another attempt to connect: doubled each time, up to the second.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
@@ -116,6 +121,10 @@ type Reply = Box<dyn FnOnce(Result<Answered, Refusal>) + Send>;
 pub(crate) struct Peer {
     dialing: Dialing,
     state: Mutex<State>,
+    /// What a registry last said that it serves, as which incarnation.
+    announced: Mutex<(u64, Vec<u32>)>,
+    stopped: AtomicBool,
+    stop: Notify,
     pub(crate) bytes_sent: AtomicU64,
     pub(crate) bytes_received: AtomicU64,
     /// Memory for what it answers.
@@ -127,6 +136,8 @@ enum State {
     /// Not connected, for a reason.
     Down(String),
     Up {
+        incarnation: u64,
+        /// What it had when it was greeted.
         partitions: Vec<u32>,
         questions: mpsc::UnboundedSender<Asked>,
     },
@@ -141,8 +152,9 @@ struct Asked {
 impl Peer {
     pub(crate) fn new(dialing: Dialing) -> Arc<Self> {
         let state = Mutex::new(State::Down("not connected yet".to_owned()));
-        let (bytes_sent, bytes_received) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Self { dialing, state, bytes_sent, bytes_received, pool: Pool::new(UNDER_WAY) })
+        let (bytes_sent, bytes_received, pool) = (AtomicU64::new(0), AtomicU64::new(0), Pool::new(UNDER_WAY));
+        let (announced, stopped, stop) = (Mutex::default(), AtomicBool::new(false), Notify::new());
+        Arc::new(Self { dialing, state, announced, stopped, stop, bytes_sent, bytes_received, pool })
     }
 
     pub(crate) fn endpoint(&self) -> &Endpoint {
@@ -152,9 +164,28 @@ impl Peer {
     /// The partitions it has; none while it is not connected.
     pub(crate) fn partitions(&self) -> Vec<u32> {
         match &*lock(&self.state) {
-            State::Up { partitions, .. } => partitions.clone(),
+            State::Up { incarnation, partitions, .. } => {
+                // A server never has less than before, unless it was started again.
+                let announced = lock(&self.announced);
+                let more = announced.1.iter().filter(|_| announced.0 == *incarnation);
+                let mut all: Vec<u32> = partitions.iter().chain(more).copied().collect();
+                all.sort_unstable();
+                all.dedup();
+                all
+            }
             State::Down(_) => Vec::new(),
         }
+    }
+
+    /// What a registry says that it serves now.
+    pub(crate) fn announce(&self, incarnation: u64, partitions: &[u32]) {
+        *lock(&self.announced) = (incarnation, partitions.to_vec());
+    }
+
+    /// Lets go of it, for good; whoever waits for an answer is told.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.stop.notify_one();
     }
 
     pub(crate) fn is_connected(&self) -> bool {
@@ -163,9 +194,13 @@ impl Peer {
 
     /// Where it is and how it does, for messages.
     pub(crate) fn describe(&self) -> String {
-        match &*lock(&self.state) {
-            State::Up { partitions, .. } => format!("{} has partitions {partitions:?}", self.dialing.endpoint),
-            State::Down(reason) => format!("{}: {reason}", self.dialing.endpoint),
+        let reason = match &*lock(&self.state) {
+            State::Up { .. } => None,
+            State::Down(reason) => Some(reason.clone()),
+        };
+        match reason {
+            Some(reason) => format!("{}: {reason}", self.dialing.endpoint),
+            None => format!("{} has partitions {:?}", self.dialing.endpoint, self.partitions()),
         }
     }
 
@@ -180,43 +215,45 @@ impl Peer {
         }
     }
 
-    /// Connects, and connects again whenever the connection breaks. `changed` is called when that changes what it has.
-    pub(crate) async fn keep_connected(self: Arc<Self>, changed: impl Fn() + Send) {
+    /// Connects, and connects again whenever the connection breaks, until it is stopped. `changed` is called when that
+    /// changes what it has, before anybody is told that an answer will not come.
+    pub(crate) async fn keep_connected(self: Arc<Self>, changed: impl Fn() + Send + Sync) {
         let mut pause = PAUSE.0;
-        loop {
-            let (was_up, reason) = match timeout(CONNECT, self.connect()).await {
-                Err(_) => (false, format!("no answer within {} s", CONNECT.as_secs())),
-                Ok(Err(reason)) => (false, reason),
-                Ok(Ok((reader, writer, partitions))) => {
+        while !self.stopped.load(Ordering::Acquire) {
+            let reason = match timeout(CONNECT, self.connect()).await {
+                Err(_) => format!("no answer within {} s", CONNECT.as_secs()),
+                Ok(Err(reason)) => reason,
+                Ok(Ok((reader, writer, welcome))) => {
+                    let (incarnation, partitions) = (welcome.incarnation, welcome.partitions);
                     tracing::info!(peer = %self.dialing.endpoint, ?partitions, "connected to a peer");
                     pause = PAUSE.0;
                     let (sender, questions) = mpsc::unbounded_channel();
-                    *lock(&self.state) = State::Up { partitions, questions: sender };
+                    *lock(&self.state) = State::Up { incarnation, partitions, questions: sender };
                     changed();
-                    (true, self.exchange(reader, writer, questions).await)
+                    let reason = self.exchange(reader, writer, questions, &changed).await;
+                    tracing::warn!(peer = %self.dialing.endpoint, reason, "lost a peer");
+                    reason
                 }
             };
-            *lock(&self.state) = State::Down(reason.clone());
-            if was_up {
-                tracing::warn!(peer = %self.dialing.endpoint, reason, "lost a peer");
-                changed();
-            } else {
-                tracing::debug!(peer = %self.dialing.endpoint, reason, "cannot reach a peer");
+            tracing::debug!(peer = %self.dialing.endpoint, reason, "no connection to a peer");
+            *lock(&self.state) = State::Down(reason);
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.stop.notified() => {}
             }
-            tokio::time::sleep(pause).await;
             pause = (2 * pause).min(PAUSE.1);
         }
     }
 
     /// Connects, over the peer's Unix socket if it is on this host and shares its memory.
-    async fn connect(&self) -> Result<(FrameReader, FrameWriter, Vec<u32>), String> {
-        let (reader, writer, welcome) = self.greet(&self.dialing.endpoint).await?;
-        let first = (reader, writer, welcome.partitions);
+    async fn connect(&self) -> Result<(FrameReader, FrameWriter, proto::Welcome), String> {
+        let first = self.greet(&self.dialing.endpoint).await?;
+        let welcome = &first.2;
         if welcome.slots || welcome.unix_socket.is_empty() || welcome.host != graphmill_net::host_id() {
             return Ok(first);
         }
-        match self.greet(&Endpoint::Unix(welcome.unix_socket.into())).await {
-            Ok((reader, writer, welcome)) if welcome.slots => Ok((reader, writer, welcome.partitions)),
+        match self.greet(&Endpoint::Unix(welcome.unix_socket.clone().into())).await {
+            Ok(second) if second.2.slots => Ok(second),
             _ => Ok(first),
         }
     }
@@ -256,19 +293,27 @@ impl Peer {
         reader: FrameReader,
         mut writer: FrameWriter,
         mut questions: mpsc::UnboundedReceiver<Asked>,
+        changed: &(impl Fn() + Sync),
     ) -> String {
         let waiting: Mutex<HashMap<u64, (Instant, Reply)>> = Mutex::default();
         let room = Semaphore::new(UNDER_WAY);
         let (returns, mut returned) = mpsc::unbounded_channel();
         let slots = ReceivedSlots::new(returns);
+        let mut alive = tokio::time::interval(PING);
+        // When it last said something, and how long it may take until it does again.
+        let heard = Mutex::new((Instant::now(), SILENCE));
         let write = async {
             let mut request = 0;
             loop {
                 let asked = tokio::select! {
                     asked = questions.recv() => asked,
-                    Some(back) = returned.recv() => {
-                        let back = Message::Return(back);
-                        if let Err(error) = writer.write(Header::new(back.kind()), &back, &[]).await {
+                    message = async {
+                        tokio::select! {
+                            Some(back) = returned.recv() => Message::Return(back),
+                            _ = alive.tick() => Message::Ping(proto::Ping {}),
+                        }
+                    } => {
+                        if let Err(error) = writer.write(Header::new(message.kind()), &message, &[]).await {
                             return error.to_string();
                         }
                         continue;
@@ -294,16 +339,23 @@ impl Peer {
                 if lock(&waiting).values().any(|(asked, _)| asked.elapsed() > ANSWER) {
                     return format!("a question was not answered within {} s", ANSWER.as_secs());
                 }
+                let (last, patience) = *lock(&heard);
+                if last.elapsed() > patience {
+                    return format!("it said nothing for {} s", patience.as_secs());
+                }
             }
         };
         let reason = tokio::select! {
             reason = write => reason,
-            reason = self.read(reader, &waiting, &room, &slots) => reason,
+            reason = self.read(reader, &heard, &waiting, &room, &slots) => reason,
             reason = late => reason,
+            () = self.stop.notified() => "it is not needed any more".to_owned(),
         };
         // Nothing is sent after this, so that everyone is told once.
         *lock(&self.state) = State::Down(reason.clone());
         questions.close();
+        // Whoever is told now finds out who else has what this one had.
+        changed();
         let gone = || Refusal::unavailable(format!("lost peer {}: {reason}", self.dialing.endpoint));
         let unsent = std::iter::from_fn(|| questions.try_recv().ok()).map(|asked| asked.reply);
         let waiting = waiting.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -314,6 +366,7 @@ impl Peer {
     async fn read(
         &self,
         mut reader: FrameReader,
+        heard: &Mutex<(Instant, Duration)>,
         waiting: &Mutex<HashMap<u64, (Instant, Reply)>>,
         room: &Semaphore,
         slots: &Arc<ReceivedSlots>,
@@ -324,11 +377,15 @@ impl Peer {
                 Ok(None) => return "it hung up".to_owned(),
                 Err(error) => return error.to_string(),
             };
-            if let Message::Slot(slot) = &frame.message {
-                if let Err(reason) = slots.accept(slot, frame.fd) {
-                    return reason;
-                }
-                continue;
+            // A long body takes its time, if only over a slow link.
+            *lock(heard) = (Instant::now(), SILENCE + Duration::from_micros(frame.header.body / SLOWEST));
+            match &frame.message {
+                Message::Pong(_) => continue,
+                Message::Slot(slot) => match slots.accept(slot, frame.fd) {
+                    Ok(()) => continue,
+                    Err(reason) => return reason,
+                },
+                _ => {}
             }
             let body = match self.receive(&mut reader, &frame, slots).await {
                 Ok(body) => body,

@@ -8,7 +8,7 @@ use graphmill_wire::proto::{self, NodeIdsRequest};
 use graphmill_wire::read::{self, Request as _};
 use graphmill_wire::{Limits, Message};
 
-use super::{Cluster, Ids, Question, received};
+use super::{Cluster, Ids, Lineup, Question, received, send};
 use crate::Refusal;
 use crate::dataset::{Readable, aside, bound, check};
 
@@ -63,9 +63,20 @@ impl Cluster {
         let info = &self.dataset.node_types()[node_type];
         let size = check::split_size(info, split)?;
         let whole = partitions.len() == self.dataset.parts() as usize;
-        let shares = self.shares(partitions)?;
-        let asked = shares.into_iter().map(|(owner, partitions)| self.split_share(owner, partitions, node_type, split));
-        let shares = try_join_all(asked).await?;
+        let (mut lineup, mut attempts) = (self.lineup(), 0);
+        let shares = loop {
+            let shares = self.shares(&lineup, partitions.clone())?;
+            let ask = |(owner, partitions)| self.split_share(&lineup, owner, partitions, node_type, split);
+            let refusal = match try_join_all(shares.into_iter().map(ask)).await {
+                Ok(shares) => break shares,
+                Err(refusal) => refusal,
+            };
+            let now = self.lineup();
+            if !Self::again(&lineup, &now, &refusal, &mut attempts) {
+                return Err(refusal);
+            }
+            lineup = now;
+        };
         let found: u64 = shares.iter().map(|ids| ids.len() as u64).sum();
         if if whole { found != size } else { found > size } {
             let name = &info.name;
@@ -84,6 +95,7 @@ impl Cluster {
     /// What an owner has of a split, page by page.
     async fn split_share(
         &self,
+        lineup: &Lineup,
         owner: usize,
         partitions: Vec<u32>,
         node_type: usize,
@@ -97,7 +109,7 @@ impl Cluster {
         let mut ids = Vec::new();
         loop {
             let head = proto::Read { start: ids.len() as u64, count: PAGE, ..NodeIdsRequest::head(partitions.clone()) };
-            let page = self.read(owner, head, request.clone()).await?.ids;
+            let page = self.read(lineup, owner, head, request.clone()).await?.ids;
             ids.extend_from_slice(&page);
             if (page.len() as u64) < PAGE {
                 return Ok(ids);
@@ -106,11 +118,11 @@ impl Cluster {
     }
 
     /// The owners of some partitions, each with those that it has.
-    pub(crate) fn shares(&self, partitions: Vec<u32>) -> Result<Vec<(usize, Vec<u32>)>, Refusal> {
-        let owners = self.owners();
+    pub(crate) fn shares(&self, lineup: &Lineup, partitions: Vec<u32>) -> Result<Vec<(usize, Vec<u32>)>, Refusal> {
+        let owners = lineup.owners(self.pick());
         let mut shares: Vec<(usize, Vec<u32>)> = Vec::new();
         for partition in partitions {
-            let owner = owners.of_partition(partition).map_err(|_| self.without_owner(partition))?;
+            let owner = owners.of_partition(partition).map_err(|_| lineup.without_owner(partition))?;
             match shares.iter_mut().find(|(known, _)| *known == owner) {
                 Some((_, partitions)) => partitions.push(partition),
                 None => shares.push((owner, vec![partition])),
@@ -122,19 +134,20 @@ impl Cluster {
     /// Asks an owner, which may be this server, about partitions that it has.
     pub(crate) async fn read<R: Readable>(
         &self,
+        lineup: &Lineup,
         owner: usize,
         head: proto::Read,
         request: R,
     ) -> Result<R::Response, Refusal> {
         if owner == 0 {
-            let dataset = Arc::clone(&self.dataset);
+            let dataset = Arc::clone(&lineup.dataset);
             return aside(move || request.answer(&dataset, &head)).await;
         }
         let body = read::body(&request);
         if body.len() as u64 > Limits::SERVER.body {
             return Err(Refusal::invalid(format!("a question of {} bytes is too long for a peer", body.len())));
         }
-        let answered = received(self.send(owner, Question::read(head, body))).await?;
+        let answered = received(send(lineup, owner, Question::read(head, body))).await?;
         let Message::Reading(_) = &answered.message else { return Err(answered.unexpected()) };
         aside(move || read::decode(answered.body()).map_err(|error| Refusal::internal(error.to_string()))).await
     }

@@ -10,7 +10,7 @@ use crate::Refusal;
 use crate::cluster::Cluster;
 
 pub(super) async fn describe(cluster: &Cluster) -> Result<DescribeResponse, Refusal> {
-    let dataset = Arc::clone(&cluster.dataset);
+    let dataset = Arc::clone(&cluster.lineup().dataset);
     aside(move || {
         let manifest = dataset.manifest();
         let text = String::from_utf8(manifest.render());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use graphmill_graph::Direction;
+use graphmill_sample::room;
 use graphmill_wire::proto::{EdgeIndexRequest, EdgeIndexResponse};
 use tonic::Response;
 
@@ -51,6 +52,24 @@ pub(super) fn edge_index(
         }
         Ok(())
     }))
+}
+
+/// Sources and targets of all edges of a type, in the order of the nodes that its lists belong to.
+pub(crate) async fn all_edges(cluster: &Arc<Cluster>, edge_type: usize) -> Result<(Vec<u64>, Vec<u64>), Refusal> {
+    let info = &cluster.dataset.edge_types()[edge_type];
+    let direction = info.primary();
+    let mut reader = Lists::all(cluster, edge_type, direction)?;
+    let mut all = (room("edges", info.count)?, room("edges", info.count)?);
+    while let Some(step) = reader.next().await? {
+        all = aside(move || {
+            let (sources, targets) = pairs(step, direction);
+            all.0.extend(sources);
+            all.1.extend(targets);
+            Ok(all)
+        })
+        .await?;
+    }
+    Ok(all)
 }
 
 /// Where each list ends, and the lists.

@@ -131,7 +131,8 @@ impl Lists {
     /// Fails when a list is too long for where it must go.
     fn check_long(&self, owner: u64, length: u64) -> Result<(), Refusal> {
         let node_type = self.cluster.list_type(self.edge_type, self.direction)?;
-        let is_here = self.cluster.owners().of(self.cluster.dataset.node_book(node_type).open(), owner)? == 0;
+        let lineup = self.cluster.lineup();
+        let is_here = lineup.owners(0).of(self.cluster.dataset.node_book(node_type).open(), owner)? == 0;
         if is_here && length <= u32::MAX.into() {
             return Ok(());
         }

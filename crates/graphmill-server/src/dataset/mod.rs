@@ -32,6 +32,7 @@ use crate::cluster::Cluster;
 use parts::Parts;
 
 pub(crate) use aside::aside;
+pub(crate) use edges::all_edges;
 pub(crate) use parts::bound;
 pub(crate) use read::{Readable, answer_read};
 

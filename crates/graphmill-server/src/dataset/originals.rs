@@ -42,16 +42,15 @@ async fn originals_of(cluster: &Cluster, node_type: usize, ids: &[u64]) -> Resul
     if cluster.dataset.node_types()[node_type].original_ids.is_none() {
         return Ok(ids.iter().map(|&id| OriginalId { id: Some(Id::Number(id as i64)) }).collect());
     }
-    let (owners, book) = (cluster.owners(), cluster.dataset.node_book(node_type));
+    let (lineup, book) = (cluster.lineup(), cluster.dataset.node_book(node_type));
+    let owners = lineup.owners(cluster.pick());
     let mut split = RowSplit::default();
-    split
-        .split(ids, cluster.peers().len() + 1, |id| owners.of(book.open(), id))
-        .map_err(|error| cluster.explain(error))?;
+    split.split(ids, lineup.owner_count(), |id| owners.of(book.open(), id)).map_err(|error| lineup.explain(error))?;
     let shares = split.shares.iter().enumerate().filter(|(_, (ids, _))| !ids.is_empty());
     let asked = shares.map(async |(owner, (ids, places))| {
         let node_type = check::node_type_name(&cluster.dataset, node_type);
         let request = OriginalIdsRequest { node_type, ids: ids.clone() };
-        let found = cluster.read(owner, OriginalIdsRequest::head(Vec::new()), request).await?.originals;
+        let found = cluster.read(&lineup, owner, OriginalIdsRequest::head(Vec::new()), request).await?.originals;
         same_length(found.len(), ids.len())?;
         Ok::<_, Refusal>(places.iter().zip(found))
     });
@@ -81,8 +80,9 @@ fn cut(originals: Vec<OriginalId>) -> Vec<Vec<OriginalId>> {
 
 pub(super) async fn lookup(cluster: &Arc<Cluster>, request: LookupRequest) -> Result<LookupResponse, Refusal> {
     let node_type = check::node_type(&cluster.dataset, request.node_type.as_deref())?;
+    let lineup = cluster.lineup();
     let shares = if cluster.dataset.node_types()[node_type].original_ids.is_some() {
-        cluster.shares((0..cluster.dataset.parts()).collect())?
+        cluster.shares(&lineup, (0..cluster.dataset.parts()).collect())?
     } else {
         vec![(0, Vec::new())]
     };
@@ -92,7 +92,7 @@ pub(super) async fn lookup(cluster: &Arc<Cluster>, request: LookupRequest) -> Re
         let asked = shares.iter().map(async |(owner, partitions)| {
             let node_type = check::node_type_name(&cluster.dataset, node_type);
             let request = LookupRequest { node_type, originals: originals.to_vec() };
-            let found = cluster.read(*owner, LookupRequest::head(partitions.clone()), request).await?.ids;
+            let found = cluster.read(&lineup, *owner, LookupRequest::head(partitions.clone()), request).await?.ids;
             same_length(found.len(), originals.len())?;
             Ok::<_, Refusal>(found)
         });

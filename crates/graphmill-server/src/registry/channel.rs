@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use graphmill_sample::{Cutting, Epoch, SeedList};
+use graphmill_sample::{BatchId, Cut, SeedCuts, SeedList};
 
 use super::{Backend, ClientId};
 use crate::cluster::lock;
@@ -24,7 +24,7 @@ pub(crate) struct Channel {
     pub(crate) client: ClientId,
     pub(crate) worker: String,
     pub(crate) seeds: Arc<SeedList>,
-    pub(crate) cutting: Cutting,
+    cuts: SeedCuts,
     pub(crate) closed: AtomicBool,
     /// The connection that asked last, where batches go.
     outlet: Mutex<Option<Arc<Outlet>>>,
@@ -53,7 +53,7 @@ impl Channel {
         client: ClientId,
         worker: String,
         seeds: Arc<SeedList>,
-        cutting: Cutting,
+        cuts: SeedCuts,
     ) -> Self {
         Self {
             id,
@@ -61,7 +61,7 @@ impl Channel {
             client,
             worker,
             seeds,
-            cutting,
+            cuts,
             closed: AtomicBool::new(false),
             outlet: Mutex::default(),
             lives: Queued::default(),
@@ -72,14 +72,14 @@ impl Channel {
         }
     }
 
-    /// An epoch over its seeds.
-    pub(crate) fn epoch(&self, number: u64) -> Epoch {
-        Epoch::new(self.cutting, self.seeds.len() as u64, self.backend.plan.config().seed, number)
+    /// Takes the seeds of a batch.
+    pub(crate) fn cut(&self, batch: BatchId, into: &mut Cut) -> graphmill_sample::Result<()> {
+        into.fill(&self.seeds, self.cuts.positions(self.backend.plan.config().seed, batch))
     }
 
     /// How many batches an epoch has, over all ranks.
     pub(crate) fn batches(&self) -> u64 {
-        self.cutting.batches(self.seeds.len() as u64)
+        self.cuts.cuts().batches()
     }
 
     /// Counts a batch that waited and took so long, and says so now and then.

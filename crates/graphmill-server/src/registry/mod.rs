@@ -21,7 +21,7 @@ pub(crate) type ClientId = [u8; 16];
 /// The most backends and channels at once: each holds memory.
 const BACKENDS: usize = 1024;
 const CHANNELS: usize = 65_536;
-/// How many lost channels are remembered, so that their clients are told.
+/// How many lost channels are remembered, so that their clients are told, and how many clients that left.
 const REMEMBERED: usize = 65_536;
 
 /// All backends, channels and clients.
@@ -40,6 +40,10 @@ struct Inner {
     /// Channels that ended with their client's lease.
     lost: BTreeSet<u64>,
     clients: HashMap<ClientId, Instant>,
+    /// Clients that took leave, and when. None of them comes back; what one of them asked for may still arrive.
+    departed: HashMap<ClientId, Instant>,
+    /// When the last of them was there.
+    left: Option<Instant>,
     next_backend: u64,
     next_channel: u64,
 }
@@ -137,16 +141,20 @@ impl Registry {
             .ok_or_else(|| Refusal::unavailable(format!("there is no backend {id}; open it again")))
     }
 
-    /// Enters a channel made by `make`, which is given its number.
+    /// Enters a channel of a client, made by `make`, which is given its number.
     ///
     /// # Errors
-    /// When its backend was closed meanwhile.
+    /// When its backend was closed meanwhile, or its client left.
     pub(crate) fn open(
         &self,
+        client: ClientId,
         backend: &Arc<Backend>,
         make: impl FnOnce(u64) -> Channel,
     ) -> Result<Arc<Channel>, Refusal> {
         let mut inner = lock(&self.inner);
+        if inner.departed.contains_key(&client) {
+            return Err(Refusal::invalid("this client has taken leave; connect again"));
+        }
         if inner.channels.len() >= CHANNELS {
             return Err(Refusal::unavailable(format!("there are {CHANNELS} channels already")));
         }
@@ -156,7 +164,7 @@ impl Registry {
         inner.next_channel += 1;
         let id = self.incarnation << 32 | inner.next_channel;
         let channel = Arc::new(make(id));
-        inner.clients.insert(channel.client, Instant::now());
+        inner.clients.insert(client, Instant::now());
         inner.channels.insert(id, Arc::clone(&channel));
         Ok(channel)
     }
@@ -190,7 +198,10 @@ impl Registry {
 
     /// A client gave a sign of life.
     pub(crate) fn renew(&self, client: ClientId) {
-        lock(&self.inner).clients.insert(client, Instant::now());
+        let mut inner = lock(&self.inner);
+        if !inner.departed.contains_key(&client) {
+            inner.clients.insert(client, Instant::now());
+        }
     }
 
     /// Whether a client has a lease.
@@ -201,7 +212,12 @@ impl Registry {
     /// Ends a client's lease: its channels, which are handed back to be cancelled, are gone.
     pub(crate) fn leave(&self, client: ClientId) -> Vec<Arc<Channel>> {
         let mut inner = lock(&self.inner);
-        inner.clients.remove(&client);
+        if inner.clients.remove(&client).is_some() {
+            inner.left = Some(Instant::now());
+        }
+        if inner.departed.len() < REMEMBERED {
+            inner.departed.insert(client, Instant::now());
+        }
         inner.end(&[client], false)
     }
 
@@ -212,7 +228,9 @@ impl Registry {
         let gone: Vec<ClientId> = inner.clients.iter().filter(|(_, seen)| silent(seen)).map(|(id, _)| *id).collect();
         for client in &gone {
             inner.clients.remove(client);
+            inner.left = Some(Instant::now());
         }
+        inner.departed.retain(|_, left| !silent(left));
         let channels = inner.end(&gone, true);
         inner.backends.retain(|_, entry| match entry {
             Entry::Made(backend) => !backend.is_unused(self.lease),
@@ -240,6 +258,12 @@ impl Registry {
 
     pub(crate) fn clients(&self) -> usize {
         lock(&self.inner).clients.len()
+    }
+
+    /// For how long there were no clients any more; nothing while there are some, or before the first.
+    pub(crate) fn deserted(&self) -> Option<Duration> {
+        let inner = lock(&self.inner);
+        if inner.clients.is_empty() { inner.left.map(|left| left.elapsed()) } else { None }
     }
 }
 

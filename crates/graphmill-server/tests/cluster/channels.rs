@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use graphmill_sample::{Config, Expand, Ppr};
 use graphmill_wire::proto::{
     self, CloseChannelRequest, DescribeChannelRequest, LeaveRequest, OpenChannel, OpenChannelRequest,
     StartEpochRequest, open_channel_request,
@@ -242,6 +243,50 @@ fn leaving_closes_all_channels_of_a_client_and_none_of_others() {
     assert_eq!(left.channels, 3);
     let channels = cluster.status(0).channels;
     assert_eq!(channels.iter().map(|channel| channel.channel).collect::<Vec<_>>(), [other]);
+}
+
+#[test]
+fn what_a_client_asked_for_before_it_left_is_not_opened_afterwards() {
+    let store = Store::homogeneous(1);
+    let cluster = Cluster::start(&store.path, 1);
+    let mut wire = cluster.wire(0, [7; 16]);
+    let mut control = cluster.control(0);
+    let backend = cluster.run(open_backend(&mut control, "", &config())).unwrap();
+    cluster.run(control.leave(LeaveRequest { client: vec![7; 16] })).unwrap();
+    let late = open_channel(&mut control, backend, Opening { client: [7; 16], ..Opening::default() });
+    let refused = cluster.run(late).unwrap_err();
+    assert!(refused.message().contains("taken leave"), "{refused}");
+    cluster.run(async {
+        wire.ping().await;
+        assert!(wire.next().await.is_some());
+    });
+    let status = cluster.status(0);
+    assert_eq!((status.channels.len(), status.clients), (0, 0));
+    cluster.open(0, Opening::default());
+}
+
+#[test]
+fn a_batch_that_takes_for_ever_ends_with_its_channel_and_with_its_server() {
+    let store = Store::homogeneous(1);
+    let mut cluster = Cluster::start(&store.path, 1);
+    let endless = Ppr { alpha: 1e-3, eps: 1e-12, ..Ppr::default() };
+    let config = Config { expand: Expand::Ppr(endless), ..Config::default() };
+    // Minutes of rounds.
+    let opening = Opening { config, batch_size: NODES, ..Opening::default() };
+    let mut wire = cluster.wire(0, [1; 16]);
+    let mut begin = || {
+        let channel = cluster.open(0, opening.clone());
+        cluster.run(wire.credit(channel, 0, &[0]));
+        eventually("it is sampled", || cluster.describe(0, channel).running == 1);
+        channel
+    };
+    let (closed, _left) = (begin(), begin());
+    let mut control = cluster.control(0);
+    cluster.run(close(&mut control, closed));
+    // One of the two workers is free again.
+    begin();
+    let left = cluster.stop_one(0);
+    assert_eq!((left.channels, left.batches), (2, 2));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use graphmill_client::{Batches, ConnectOptions, Loader, Options, Remote, Transpo
 use graphmill_graph::{Dataset, Direction, Replace};
 use graphmill_ingest::Job;
 use graphmill_ingest::partition::{Method, partition};
-use graphmill_sample::Batch;
+use graphmill_sample::{Batch, SeedOrder};
 use graphmill_testing::{Assignment, Sampling, assignments, samplings, tempdir, write};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -96,13 +96,16 @@ proptest! {
     #[test]
     fn servers_partitions_and_transports_change_nothing(
         (sampling, servers, cutting) in clusters(), way in select(&Way::ALL[..]), shuffle: bool, batch_size in 1usize..5,
+        seed_order in select(&[SeedOrder::Global, SeedOrder::Partition][..]),
     ) {
         let folder = tempdir();
         let [whole, cut] = ["whole", "cut"].map(|name| folder.path().join(name));
         cutting.write(&sampling, &whole, &cut);
         let Sampling { config, seeds, .. } = sampling;
-        let options = Options { batch_size, shuffle, ..Options::default() };
-        let embedded = Loader::new(&Dataset::open(&whole)?, config.clone(), seeds.clone(), options.clone()).unwrap();
+        let options = Options { batch_size, shuffle, seed_order, ..Options::default() };
+        // Only partition order knows of partitions.
+        let here = if seed_order == SeedOrder::Global { &whole } else { &cut };
+        let embedded = Loader::new(&Dataset::open(here)?, config.clone(), seeds.clone(), options.clone()).unwrap();
         let (cluster, remote) = way.connect(&cut, servers);
         let loader = Loader::remote(&remote, config, seeds, options).unwrap();
         for epoch in 0..2 {

@@ -96,3 +96,27 @@ fn a_port_that_is_somebody_elses_is_told_at_once() {
         stranger.abort();
     }
 }
+
+#[test]
+fn a_server_that_hangs_up_on_a_request_has_not_refused_it() {
+    let store = Store::homogeneous(1);
+    let cluster = Cluster::prepare(&store.path, 1, |options| options);
+    // As HTTP/2 says it: all is well, or something is wrong inside, and no request was taken.
+    for code in [0, 2] {
+        let listener = cluster.run(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let endpoint = Endpoint::Tcp { host: "127.0.0.1".to_owned(), port: listener.local_addr().unwrap().port() };
+        let leaving = cluster.spawn(async move {
+            let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+            let go_away = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, code];
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let _ = stream.read(&mut vec![0; 1024]).await;
+                let _ = stream.write_all(&[&settings[..], &go_away[..]].concat()).await;
+                let _ = stream.read_to_end(&mut Vec::new()).await;
+            }
+        });
+        let options = ConnectOptions { deadline: Duration::from_millis(600), ..ConnectOptions::default() };
+        let error = Remote::connect(std::slice::from_ref(&endpoint), options).unwrap_err();
+        assert!(matches!(error, Error::Unavailable { .. }), "code {code}: {error}");
+        leaving.abort();
+    }
+}

@@ -70,7 +70,7 @@ fn without_the_token_nothing_is_told() {
     for wrong in [None, Some(Token::new("open-sesame").unwrap())] {
         let began = Instant::now();
         let error = connect(wrong).unwrap_err();
-        assert!(matches!(error, Error::Refused { .. }) && error.to_string().contains("token"), "{error}");
+        assert!(matches!(error, Error::Denied { .. }) && error.to_string().contains("token"), "{error}");
         assert!(began.elapsed() < PATIENCE, "it will not become right by waiting");
     }
     // With it everything works, between the servers too.
@@ -143,6 +143,27 @@ fn lengths_beyond_the_limits_are_refused_before_anything_comes() {
             let mut wire = Wire { reader, writer };
             assert!(matches!(wire.next().await.unwrap().message, Message::Welcome(_)));
             let refused = wire.refusal().await;
+            assert_eq!(refused.code(), Code::Invalid);
+            assert!(refused.reason.contains(part), "{}", refused.reason);
+        });
+    }
+    serves(&cluster);
+}
+
+#[test]
+fn more_than_a_greeting_is_not_taken_from_a_stranger() {
+    let store = Store::homogeneous(1);
+    let cluster = Cluster::start(&store.path, 1);
+    for (first, part) in [
+        (Header { head: 4097, ..Header::new(Kind::Hello) }, "head has 4097 bytes, accepted are 4096"),
+        (Header { body: 1, ..Header::new(Kind::Hello) }, "body has 1 bytes, accepted are 0"),
+    ] {
+        cluster.run(async {
+            let mut stream = graphmill_net::connect_data(&cluster.socket(0), None, PATIENCE).await.unwrap();
+            stream.write_all(&first.encode()).await.unwrap();
+            let (reader, writer) =
+                graphmill_net::split(stream, graphmill_wire::VERSION, graphmill_wire::Limits::CLIENT);
+            let refused = Wire { reader, writer }.refusal().await;
             assert_eq!(refused.code(), Code::Invalid);
             assert!(refused.reason.contains(part), "{}", refused.reason);
         });

@@ -117,7 +117,7 @@ fn whoever_lacks_a_certificate_or_the_token_is_told_which_at_once() {
         let began = Instant::now();
         let error = connect(&cluster, tls, token).unwrap_err();
         let text = error.to_string();
-        assert!(matches!(error, Error::Refused { .. }), "{case}: {error:?}");
+        assert!(matches!(error, Error::Denied { .. }), "{case}: {error:?}");
         assert!(text.contains(part) && !text.contains("sesame"), "{case}: {text}");
         assert!(text.contains(&cluster.addresses()[0].to_string()), "{case}: {text}");
         assert!(began.elapsed() < PATIENCE, "{case}: it will not become right by waiting");

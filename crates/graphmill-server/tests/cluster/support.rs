@@ -196,6 +196,8 @@ pub(crate) struct Cluster {
     change: Change,
     /// Whether each has all partitions.
     replicas: bool,
+    /// The partitions of each, where that was said.
+    placed: Vec<Vec<u32>>,
     /// Ports that are kept for servers which find each other over TCP: bound, so that nobody else is given them, and not
     /// listened on.
     ports: Vec<TcpSocket>,
@@ -246,7 +248,17 @@ impl Cluster {
         let folder = tempdir();
         let tcp = vec![Endpoint::Tcp { host: "127.0.0.1".to_owned(), port: 0 }; servers];
         let (servers, dataset, change) = ((0..servers).map(|_| None).collect(), dataset.to_owned(), Box::new(change));
-        Self { runtime, servers, tcp, dataset, change, replicas: false, ports: Vec::new(), folder }
+        Self { runtime, servers, tcp, dataset, change, replicas: false, placed: Vec::new(), ports: Vec::new(), folder }
+    }
+
+    /// Says which partitions each server has, before it is started.
+    pub(crate) fn place(&mut self, placed: &[&[u32]]) {
+        self.placed = placed.iter().map(|partitions| partitions.to_vec()).collect();
+    }
+
+    /// Says how servers are run that are started from now on.
+    pub(crate) fn change(&mut self, change: impl Fn(Options) -> Options + 'static) {
+        self.change = Box::new(change);
     }
 
     /// Starts a server, where it was before if it was stopped.
@@ -255,6 +267,7 @@ impl Cluster {
         let parts = Dataset::open(&self.dataset).unwrap().parts();
         let partitions =
             (0..parts).filter(|part| self.replicas || *part as usize % count == server).collect::<Vec<u32>>();
+        let partitions = self.placed.get(server).cloned().unwrap_or(partitions);
         let opening = OpenOptions { storage: Storage::Mmap, partitions: Some(partitions) };
         let others = (0..count).filter(|other| *other != server && !self.replicas);
         let options = (self.change)(Options {
@@ -448,6 +461,7 @@ pub(crate) async fn open_channel(control: &mut Control, backend: u64, opening: O
         max_credits,
         max_bytes,
         worker: String::new(),
+        seed_order: proto::SeedOrder::Global.into(),
     };
     let ids = (0..nodes).flat_map(u64::to_le_bytes).collect();
     let parts = [

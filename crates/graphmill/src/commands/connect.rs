@@ -4,16 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use graphmill_client::{ConnectOptions, Remote};
+use graphmill_client::{ConnectOptions, Remote, Servers};
 use graphmill_net::{ClientTls, Token};
-
-use crate::commands::serve::endpoints;
 
 /// How servers are reached.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConnectArgs {
-    /// A server's address; repeat it for several
-    #[arg(value_name = "ADDRESS", required = true, env = "GRAPHMILL_SERVERS", value_delimiter = ',')]
+    /// A server's address, repeated for several; or a run, as graphmill://HOST:PORT/RUN
+    #[arg(value_name = "ADDRESS|URL", required = true, env = "GRAPHMILL_SERVERS", value_delimiter = ',')]
     servers: Vec<String>,
 
     /// A file with the servers' token
@@ -46,6 +44,6 @@ impl ConnectArgs {
             deadline: Duration::try_from_secs_f64(self.deadline).unwrap_or(Duration::from_secs(10)),
             ..ConnectOptions::default()
         };
-        Ok(Remote::connect(&endpoints(&self.servers)?, options)?)
+        Ok(Remote::connect_to(&Servers::parse(&self.servers)?, options)?)
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod demo;
 pub(crate) mod generate;
 pub(crate) mod ingest;
 pub(crate) mod inspect;
+pub(crate) mod objects;
 pub(crate) mod partition;
 pub(crate) mod rank;
 pub(crate) mod rendezvous;
@@ -32,6 +33,7 @@ pub(crate) fn run(command: &Command, context: &Context) -> anyhow::Result<ExitCo
         Command::Status(args) => status::run(args, context),
         Command::Rank(args) => rank::run(args, context),
         Command::Rendezvous(args) => rendezvous::run(args, context),
+        Command::Objects(args) => objects::run(args, context),
         Command::Serve(args) => serve::run(args, context),
         Command::Bench(args) => bench::run(args, context),
     }

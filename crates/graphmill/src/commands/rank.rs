@@ -5,13 +5,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use graphmill_client::{ConnectOptions, Loader, Options, Remote, Seeding, Transport};
+use graphmill_client::{Batches, ConnectOptions, Loader, Options, Remote, Seeding, Servers, State, Transport};
 use graphmill_graph::Split;
-use graphmill_sample::{Batch, BatchId, Config, SeedList};
+use graphmill_sample::{Batch, BatchId, Config, SeedList, SeedOrder};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::commands::serve::endpoints;
 use crate::context::Context;
 use crate::terminal::output;
 
@@ -56,9 +55,14 @@ pub(crate) struct Loading {
     pub(crate) shuffle: bool,
     #[serde(default)]
     pub(crate) drop_last: bool,
+    #[serde(default)]
+    pub(crate) seed_order: SeedOrder,
     /// Batches after which every epoch is left.
     #[serde(default)]
     pub(crate) most: Option<usize>,
+    /// Where another rank stood, to go on from there.
+    #[serde(default)]
+    pub(crate) state: Option<State>,
 }
 
 /// How batches come.
@@ -93,6 +97,23 @@ struct Told {
     repeated: bool,
     /// A hash of its bytes.
     digest: u64,
+    /// Where the loader stands with it.
+    state: State,
+}
+
+/// A loader's epoch under way.
+struct Running {
+    loader: usize,
+    batches: Batches,
+    /// Batches until it is left.
+    left: usize,
+}
+
+impl Running {
+    fn next(&mut self) -> Option<graphmill_client::Result<Batch>> {
+        self.left = self.left.checked_sub(1)?;
+        self.batches.next()
+    }
 }
 
 /// What a rank has pulled so far.
@@ -135,7 +156,7 @@ pub(crate) fn run(args: &Args, _: &Context) -> anyhow::Result<ExitCode> {
     };
     let worker = format!("rank {}", order.rank);
     let connecting = ConnectOptions { transport, worker, ..ConnectOptions::default() };
-    let remote = Remote::connect(&endpoints(&order.servers)?, connecting)?;
+    let remote = Remote::connect_to(&Servers::parse(&order.servers)?, connecting)?;
     let loader = |loading| load(&remote, loading, &order);
     let loaders = order.loaders.iter().map(loader).collect::<anyhow::Result<Vec<Loader>>>()?;
     pull(&loaders, &remote, &order)?;
@@ -153,6 +174,7 @@ fn load(remote: &Arc<Remote>, loading: &Loading, order: &Order) -> anyhow::Resul
         batch_size: loading.batch_size,
         shuffle: loading.shuffle,
         drop_last: loading.drop_last,
+        seed_order: loading.seed_order,
         prefetch: loading.prefetch,
         rank: order.rank,
         world_size: order.world_size,
@@ -171,21 +193,29 @@ fn end_with_stdin() {
 }
 
 fn pull(loaders: &[Loader], remote: &Arc<Remote>, order: &Order) -> anyhow::Result<()> {
-    let mosts: Vec<usize> = order.loaders.iter().map(|loading| loading.most.unwrap_or(usize::MAX)).collect();
-    let batches: usize = loaders.iter().zip(&mosts).map(|(loader, most)| loader.len().min(*most)).sum();
+    let most = |loading: &Loading| loading.most.unwrap_or(usize::MAX);
+    let batches: usize = loaders.iter().zip(&order.loaders).map(|(loader, one)| loader.len().min(most(one))).sum();
     let mut pulled = Pulled { total_batches: batches as u64 * order.epochs.unwrap_or(0), ..Pulled::default() };
     let began = Instant::now();
     let mut told = began;
     let out_of_time = || order.seconds.is_some_and(|seconds| began.elapsed().as_secs_f64() > seconds);
-    let mut epoch = 0;
+    let states = || order.loaders.iter().filter_map(|loading| loading.state.as_ref());
+    let mut epoch = states().map(|state| state.epoch).max().unwrap_or(0);
     while order.epochs.is_none_or(|epochs| epoch < epochs) && !out_of_time() && batches > 0 {
-        let begin = |(loader, most): (&Loader, &usize)| loader.epoch(epoch).take(*most);
-        let mut running: Vec<_> = loaders.iter().zip(&mosts).map(begin).enumerate().collect();
+        let begin = |(number, (loader, loading)): (usize, (&Loader, &Loading))| {
+            let batches = match loading.state.as_ref().filter(|state| state.epoch == epoch) {
+                Some(state) => loader.resume(state)?,
+                None => loader.epoch(epoch),
+            };
+            anyhow::Ok(Running { loader: number, batches, left: most(loading) })
+        };
+        let begun = loaders.iter().zip(&order.loaders).enumerate().map(begin);
+        let mut running: Vec<Running> = begun.collect::<anyhow::Result<_>>()?;
         while !running.is_empty() && !out_of_time() {
             let mut failed = None;
-            running.retain_mut(|(number, batches)| {
+            running.retain_mut(|running| {
                 let asked = Instant::now();
-                match batches.next() {
+                match running.next() {
                     None => return false,
                     Some(Err(error)) => failed = Some(error.into()),
                     Some(Ok(batch)) => {
@@ -194,7 +224,7 @@ fn pull(loaders: &[Loader], remote: &Arc<Remote>, order: &Order) -> anyhow::Resu
                         if !order.unread {
                             read(&mut pulled, &batch);
                         }
-                        failed = order.each.then(|| tell_of(*number, &batch).err()).flatten();
+                        failed = order.each.then(|| tell_of(running, &batch).err()).flatten();
                     }
                 }
                 failed.is_none()
@@ -214,9 +244,10 @@ fn pull(loaders: &[Loader], remote: &Arc<Remote>, order: &Order) -> anyhow::Resu
     tell(&mut pulled, remote, began)
 }
 
-fn tell_of(loader: usize, batch: &Batch) -> anyhow::Result<()> {
+fn tell_of(running: &Running, batch: &Batch) -> anyhow::Result<()> {
     let BatchId { epoch, g, repeated } = batch.id();
-    let told = Told { loader, epoch, g, repeated, digest: xxh3_64(batch.bytes()) };
+    let (digest, state) = (xxh3_64(batch.bytes()), running.batches.state());
+    let told = Told { loader: running.loader, epoch, g, repeated, digest, state };
     output::print(&serde_json::to_string(&told)?)?;
     Ok(())
 }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
-use graphmill_graph::{Dataset, Direction, EdgeTypeName, OpenOptions, Storage};
-use graphmill_sample::{Budget, Config, Expand, Fanouts, Hops, Negatives, Ppr, Supervision, Task, TypeFanouts};
+use graphmill_graph::{Dataset, Direction, EdgeTypeName, Manifest, OpenOptions, Storage};
+use graphmill_sample::{Budget, Config, Expand, Fanouts, Hops, Negatives, Plan, Ppr, Supervision, Task, TypeFanouts};
 
 /// Which dataset to sample from.
 #[derive(Debug, clap::Args)]
@@ -107,6 +107,10 @@ pub(crate) struct SamplerArgs {
     #[arg(long, value_name = "N", default_value_t = 50)]
     max_nodes: u32,
 
+    /// ppr: the most neighbours fetched of a node and edge type
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    neighbors_per_hop: u32,
+
     /// ppr: fill free places with the nodes of largest residual
     #[arg(long)]
     top_up: bool,
@@ -173,8 +177,8 @@ fn parse_negatives(text: &str) -> Result<(Kind, f64), String> {
 
 impl SamplerArgs {
     /// The configuration that the flags describe, without features.
-    pub(crate) fn config(&self) -> anyhow::Result<Config> {
-        Ok(Config {
+    pub(crate) fn config(&self, manifest: &Manifest) -> anyhow::Result<Config> {
+        let config = Config {
             task: self.task()?,
             expand: self.expand()?,
             direction: self.direction.map(|direction| match direction {
@@ -184,7 +188,17 @@ impl SamplerArgs {
             walk: (!self.walk.is_empty()).then(|| self.walk.clone()),
             seed: self.seed,
             ..Config::default()
-        })
+        };
+        if self.sampler == Method::Weighted {
+            let plan = Plan::remote(config.clone(), manifest)?;
+            let has_weights =
+                |name: &EdgeTypeName| manifest.edge_types.iter().any(|info| info.name == *name && info.weights);
+            anyhow::ensure!(
+                plan.walked().any(has_weights),
+                "--sampler is weighted, but no edge type that is walked has weights; take --sampler uniform"
+            );
+        }
+        Ok(config)
     }
 
     fn task(&self) -> anyhow::Result<Task> {
@@ -219,8 +233,8 @@ impl SamplerArgs {
                 alpha: self.alpha,
                 eps: self.eps,
                 max_nodes: Budget::Each(self.max_nodes),
+                neighbors_per_hop: self.neighbors_per_hop,
                 top_up: self.top_up,
-                ..Ppr::default()
             }));
         }
         let hops = Hops { fanouts: self.fanouts()?, replace: self.replace, weighted: self.sampler == Method::Weighted };

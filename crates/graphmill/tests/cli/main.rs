@@ -5,6 +5,7 @@ mod fetching;
 mod ingest;
 mod inspect;
 mod making;
+mod meeting;
 mod rendezvous;
 mod sample;
 mod servers;

@@ -24,6 +24,12 @@ fn a_small_batch_is_counted_and_drawn() {
 fn pagerank_is_listed_with_scores() {
     let shown = karate().succeed("sample karate --seeds 0 --sampler ppr --max-nodes 3");
     assert!(shown.contains("0.556387"), "{shown}");
+    // Node 0 has 16 neighbours; of one fetched neighbour at a time fewer nodes are met.
+    let nodes = |flags: &str| -> usize {
+        let shown = karate().succeed(&format!("sample karate --seeds 0 --sampler ppr --max-nodes 40 --json {flags}"));
+        serde_json::from_str::<Value>(&shown).unwrap()["nodes"]["node"]["node"].as_array().unwrap().len()
+    };
+    assert!(nodes("--neighbors-per-hop 1") < nodes(""));
 }
 
 #[test]
@@ -47,7 +53,8 @@ fn mistakes_are_named() {
         ("--fanouts 2", "there is nothing to sample from; give --seeds, --pairs or --split"),
         ("--seeds 1,34 --fanouts 2", "node id 34 is out of range: there are 34 of type `node`"),
         ("--seeds 1 --fanouts 2 --features y", "the sampler cannot be configured: no node type has a feature `y`"),
-        ("--seeds 1 --sampler weighted --links --fanouts 1", "the seeds are not of the kind that the task takes"),
+        ("--seeds 1 --links --fanouts 1", "the seeds are not of the kind that the task takes"),
+        ("--seeds 1 --sampler weighted --fanouts 1", "no edge type that is walked has weights; take --sampler uniform"),
         ("--pairs 0:1,2:3:4 --links --fanouts 1", "1 of 2 pairs have a class; give one to all or to none"),
         ("--seeds 1 --config bad.json", "bad.json is not a sampler's configuration: unknown variant `neighbours`"),
     ];

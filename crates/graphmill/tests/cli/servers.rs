@@ -1,7 +1,7 @@
-//! Servers as processes.
+//! Servers and coordinators as processes.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -41,6 +41,29 @@ impl Drop for Served {
         // Most have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A coordinator.
+pub(crate) struct Coordinator(pub(crate) Child);
+
+impl Coordinator {
+    pub(crate) fn start(place: &Workplace, line: &str) -> (Self, String) {
+        Self::spawn(place.command(&format!("--quiet rendezvous serve {line}")))
+    }
+
+    pub(crate) fn spawn(mut command: Command) -> (Self, String) {
+        let mut child = command.env("GRAPHMILL_LOG", "error").stderr(Stdio::inherit()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let first = lines.next().expect("a coordinator says where it listens").unwrap();
+        (Self(child), first.strip_prefix("listening on ").unwrap().to_owned())
+    }
+}
+
+impl Drop for Coordinator {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

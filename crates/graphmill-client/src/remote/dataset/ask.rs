@@ -74,8 +74,10 @@ impl RemoteDataset {
         T: Send + 'static,
         F: Future<Output = Answered<T>> + Send + 'static,
     {
-        let first = self.next.fetch_add(1, Ordering::Relaxed) % self.remote.members.len();
-        let (before, after) = self.remote.members.split_at(first);
+        self.remote.check_process()?;
+        let members = self.remote.members();
+        let first = self.next.fetch_add(1, Ordering::Relaxed) % members.len().max(1);
+        let (before, after) = members.split_at(first);
         let controls: Vec<Control> = after.iter().chain(before).map(|member| member.control.clone()).collect();
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let deadline = self.remote.options.deadline;
@@ -133,7 +135,9 @@ where
         let unanswered = std::error::Error::source(&status).is_some();
         match control.error(doing, &status) {
             Error::Unavailable { server, reason, .. } => failed.push((server, reason)),
-            Error::Refused { server, reason, .. } if unanswered => failed.push((server, reason)),
+            Error::Refused { server, reason, .. } | Error::Denied { server, reason, .. } if unanswered => {
+                failed.push((server, reason));
+            }
             refused => return Err(refused),
         }
     }

@@ -6,7 +6,6 @@ mod ids;
 mod originals;
 mod values;
 
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -20,7 +19,7 @@ use super::Remote;
 use crate::{Error, Result};
 use ask::Service;
 
-pub use values::{AnchorLabels, EdgeIndex, EdgeLayout, Meta, Original, Padded, PartitionBook, Rows};
+pub use values::{AnchorLabels, EdgeIndex, EdgeLayout, Meta, Original, Padded, PartitionBook, Rows, compress};
 
 /// Ids in a request.
 const IDS: usize = 1 << 20;
@@ -37,7 +36,7 @@ pub struct RemoteDataset {
 impl RemoteDataset {
     /// The dataset of the servers of a connection.
     pub fn new(remote: Arc<Remote>) -> Self {
-        let anywhere = RandomState::new().build_hasher().finish() as usize;
+        let anywhere = graphmill_net::random() as usize;
         Self { remote, next: AtomicUsize::new(anywhere) }
     }
 
@@ -59,9 +58,10 @@ impl RemoteDataset {
         }
     }
 
-    /// How many servers there are.
+    /// Among how many servers ids are shared out. Where servers come and go it is the number of partitions, so that it is the
+    /// same for all ranks.
     pub fn servers(&self) -> u32 {
-        self.remote.members.len() as u32
+        self.remote.server_count()
     }
 
     /// The partitions of nodes.

@@ -1,6 +1,7 @@
 //! What a dataset is asked for.
 
 use graphmill_graph::{DType, Direction, EdgeTypeName, Fingerprint, OriginalId};
+use graphmill_sample::room;
 
 use crate::{Error, Result};
 
@@ -131,8 +132,13 @@ pub enum EdgeIndex {
 }
 
 /// Lists made from pairs: where each of `count` lists begins, and the values by key, in the order in which they were.
-pub(super) fn compress(keys: &[u64], values: &[u64], count: u64) -> Result<(Vec<u64>, Vec<u64>)> {
-    let mut offsets = vec![0u64; count as usize + 1];
+///
+/// # Errors
+/// When a key is no number of a list, or there is no memory for so many.
+pub fn compress(keys: &[u64], values: &[u64], count: u64) -> Result<(Vec<u64>, Vec<u64>)> {
+    let starts = count.saturating_add(1);
+    let mut offsets = room("nodes", starts)?;
+    offsets.resize(starts as usize, 0u64);
     for &key in keys {
         match offsets.get_mut(key as usize + 1) {
             Some(next) => *next += 1,
@@ -142,8 +148,10 @@ pub(super) fn compress(keys: &[u64], values: &[u64], count: u64) -> Result<(Vec<
     for place in 1..offsets.len() {
         offsets[place] += offsets[place - 1];
     }
-    let mut next = offsets.clone();
-    let mut lists = vec![0; values.len()];
+    let mut next: Vec<u64> = room("nodes", starts)?;
+    next.extend(&offsets);
+    let mut lists = room("edges", values.len() as u64)?;
+    lists.resize(values.len(), 0);
     for (&key, &value) in keys.iter().zip(values) {
         let place = &mut next[key as usize];
         lists[*place as usize] = value;

@@ -8,7 +8,7 @@ use graphmill_sample::{Batch, Field};
 /// Bandwidths in bytes per second, one thread.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub(crate) struct Ceiling {
-    /// Fetching the same rows in the same order, and doing nothing with them.
+    /// Fetching the same rows in the same order with plain loads, and doing nothing with them.
     pub(crate) random_read_bytes_per_s: f64,
     /// Copying a large stretch of memory to another.
     pub(crate) copy_bytes_per_s: f64,
@@ -51,8 +51,7 @@ impl Rows {
     }
 }
 
-/// Touches every cache line once; so little is done with it that the processor runs far ahead and keeps as many loads
-/// under way as it can.
+/// Touches every cache line once, and asks for none ahead of its turn: what the processor finds by itself.
 fn fetch(rows: &[&[u8]]) -> f64 {
     let began = Instant::now();
     let touched = rows.iter().map(|row| row.iter().step_by(LINE).map(|&byte| u64::from(byte)).sum::<u64>());

@@ -1,5 +1,6 @@
 //! `graphmill bench fairness`: whether ranks of very different sizes share servers, and whether one that stops harms the
-//! others. Each run measures both, one after the other, so that what else the machine does falls on both alike.
+//! others. Each run measures all ranks, the others while the first is stopped, and the others without the first, one after the
+//! other, so that what else the machine does falls on all alike.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -53,13 +54,15 @@ struct Measured {
     /// Jain's index of the work that ranks were served while all were active; the median of the runs.
     fairness: f64,
     fairness_by_run: Vec<f64>,
-    /// What the other ranks were served while the first was stopped, as a part of what they were served before; the median.
+    /// What the other ranks were served while the first was stopped, as a part of what they are served without it; the median.
     others_while_stopped: f64,
     others_while_stopped_by_run: Vec<f64>,
     /// Per run and rank, bytes and 64 for each edge, while all were active.
     work_per_s_by_run: Vec<Vec<f64>>,
     /// Per run and rank but the first, while it was stopped.
     work_per_s_while_stopped_by_run: Vec<Vec<f64>>,
+    /// Per run and rank but the first, without it.
+    work_per_s_without_by_run: Vec<Vec<f64>>,
     seed_counts: Vec<u64>,
     seconds: f64,
     stopped_seconds: f64,
@@ -77,15 +80,17 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let config = args.serving.config()?;
     context.note("starting servers");
     let servers = args.serving.start()?;
-    let order = |&count: &u64| {
-        let seconds = 3.0 * WARM + args.seconds + args.stop;
-        args.serving.order(&servers, &config, SeedsName::First(count), (0, 1), seconds)
+    let orders = |counts: &[u64], seconds: f64| -> Vec<Order> {
+        let order = |&count: &u64| args.serving.order(&servers, &config, SeedsName::First(count), (0, 1), seconds);
+        counts.iter().map(order).collect()
     };
-    let orders: Vec<Order> = seed_counts.iter().map(order).collect();
+    let all = orders(&seed_counts, 3.0 * WARM + args.seconds + args.stop);
+    let others = orders(&seed_counts[1..], 2.0 * WARM + args.stop);
+    let stopping = [(WARM + args.seconds, Signal::STOP), (2.0 * WARM + args.seconds + args.stop, Signal::CONT)];
     let mut runs = Vec::new();
     for number in 1..=args.runs {
         context.note(&format!("run {number} of {}", args.runs));
-        runs.push(measure(args, &orders, context)?);
+        runs.push((measure(&all, &stopping, context)?, measure(&others, &[], context)?));
     }
     servers.end()?;
     let measured = summarise(args, seed_counts, &runs);
@@ -124,13 +129,12 @@ impl Run {
     }
 }
 
-fn measure(args: &Args, orders: &[Order], context: &Context) -> anyhow::Result<Run> {
+/// Has ranks pull; the first of them is sent signals, so many seconds after all were active.
+fn measure(orders: &[Order], mut signals: &[(f64, Signal)], context: &Context) -> anyhow::Result<Run> {
     let ranks = Ranks::start(orders)?;
-    let stopped = ranks.pids()[0];
+    let first = ranks.pids()[0];
     let mut told: Vec<Vec<(Instant, Pulled)>> = vec![Vec::new(); orders.len()];
-    // When all were active, and what is to be done to the first rank, when.
     let mut active = None;
-    let mut signals = vec![(WARM + args.seconds, Signal::STOP), (2.0 * WARM + args.seconds + args.stop, Signal::CONT)];
     ranks.listen(|heard| {
         let now = Instant::now();
         if let Some((rank, pulled)) = heard {
@@ -140,11 +144,11 @@ fn measure(args: &Args, orders: &[Order], context: &Context) -> anyhow::Result<R
             }
         }
         let Some(active) = active else { return Ok(context.job().check()?) };
-        if let Some(&(at, signal)) = signals.first()
-            && now.duration_since(active).as_secs_f64() >= at
+        if let [(at, signal), later @ ..] = signals
+            && now.duration_since(active).as_secs_f64() >= *at
         {
-            send(stopped, signal)?;
-            signals.remove(0);
+            send(first, *signal)?;
+            signals = later;
         }
         Ok(context.job().check()?)
     })?;
@@ -161,19 +165,23 @@ fn send(process: Pid, signal: Signal) -> anyhow::Result<()> {
     }
 }
 
-fn summarise(args: &Args, seed_counts: Vec<u64>, runs: &[Run]) -> Measured {
+/// Of each run: all ranks, the first of them stopped after a while, and the others without it.
+fn summarise(args: &Args, seed_counts: Vec<u64>, runs: &[(Run, Run)]) -> Measured {
     let stop = WARM + args.seconds;
-    let ranks = 0..seed_counts.len();
-    let together = |run: &Run| ranks.clone().map(|rank| run.rate(rank, WARM, stop)).collect::<Vec<f64>>();
-    let alone =
-        |run: &Run| ranks.clone().skip(1).map(|rank| run.rate(rank, stop + WARM, stop + WARM + args.stop)).collect();
+    let rates = |run: &Run, from: f64, seconds: f64| -> Vec<f64> {
+        (0..run.told.len()).map(|rank| run.rate(rank, from, from + seconds)).collect()
+    };
+    let together = |(all, _): &(Run, Run)| rates(all, WARM, args.seconds);
+    let stopped = |(all, _): &(Run, Run)| rates(all, stop + WARM, args.stop).split_off(1);
+    let without = |(_, others): &(Run, Run)| rates(others, WARM, args.stop);
     let work_per_s_by_run: Vec<Vec<f64>> = runs.iter().map(together).collect();
-    let work_per_s_while_stopped_by_run: Vec<Vec<f64>> = runs.iter().map(alone).collect();
+    let work_per_s_while_stopped_by_run: Vec<Vec<f64>> = runs.iter().map(stopped).collect();
+    let work_per_s_without_by_run: Vec<Vec<f64>> = runs.iter().map(without).collect();
     let fairness_by_run: Vec<f64> = work_per_s_by_run.iter().map(|work| jain(work)).collect();
-    let others_while_stopped_by_run: Vec<f64> = work_per_s_by_run
+    let others_while_stopped_by_run: Vec<f64> = work_per_s_while_stopped_by_run
         .iter()
-        .zip(&work_per_s_while_stopped_by_run)
-        .map(|(before, during)| during.iter().sum::<f64>() / before[1..].iter().sum::<f64>())
+        .zip(&work_per_s_without_by_run)
+        .map(|(during, without)| during.iter().sum::<f64>() / without.iter().sum::<f64>())
         .collect();
     Measured {
         fairness: median(&fairness_by_run),
@@ -182,6 +190,7 @@ fn summarise(args: &Args, seed_counts: Vec<u64>, runs: &[Run]) -> Measured {
         others_while_stopped_by_run,
         work_per_s_by_run,
         work_per_s_while_stopped_by_run,
+        work_per_s_without_by_run,
         seed_counts,
         seconds: args.seconds,
         stopped_seconds: args.stop,
@@ -210,7 +219,7 @@ fn render(measured: &Measured) -> String {
         (
             "while the first is stopped",
             format!(
-                "the others have {:.3} of what they had{}",
+                "the others have {:.3} of what they have without it{}",
                 measured.others_while_stopped,
                 spread(&measured.others_while_stopped_by_run)
             ),

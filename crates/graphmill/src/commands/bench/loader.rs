@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use graphmill_sample::Config;
+use graphmill_client::{ConnectOptions, Remote};
+use graphmill_sample::{Config, SeedOrder};
 
 use super::serving::Serving;
 use crate::commands::rank::{Order, Pulled, SeedsName, TransportName};
@@ -16,7 +17,9 @@ const EXAMPLES: &str = "\
 Examples:
   graphmill bench loader g --fanouts 15,10 --features
   graphmill bench loader g --at 127.0.0.1:4100 --fanouts 15,10 --unread           of a server that runs
+  graphmill bench loader g --at graphmill://127.0.0.1:4300/train --fanouts 15,10  of those that serve a run
   graphmill bench loader g2 --servers 2 --fanouts 15,10 --transport tcp --json
+  graphmill bench loader g2 --servers 2 --fanouts 15,10 --seed-order partition    less between servers
   graphmill bench loader g --ranks 3 --seed-counts 1M,100k,10k --fanouts 15,10    ranks that are strangers";
 
 /// Measure how fast ranks get batches from servers, each a process of its own
@@ -68,6 +71,7 @@ struct Measured {
     ranks: u32,
     transport: TransportName,
     batch_size: u64,
+    seed_order: SeedOrder,
     seconds: f64,
     per_rank_seeds_per_s: Vec<f64>,
     config: Config,
@@ -132,10 +136,8 @@ fn pull(
 
 /// What servers sent each other so far.
 fn peer_bytes(servers: &[String]) -> u64 {
-    let endpoints = crate::commands::serve::endpoints(servers).unwrap_or_default();
-    let Ok(remote) = graphmill_client::Remote::connect(&endpoints, graphmill_client::ConnectOptions::default()) else {
-        return 0;
-    };
+    let connect = |servers| Remote::connect_to(&servers, ConnectOptions::default());
+    let Ok(remote) = graphmill_client::Servers::parse(servers).and_then(connect) else { return 0 };
     let statuses = remote.status().into_iter().filter_map(|(_, status)| status.ok());
     statuses.flat_map(|status| status.peers).map(|peer| peer.bytes_sent + peer.bytes_received).sum()
 }
@@ -183,6 +185,7 @@ fn summarise(
         ranks: args.ranks,
         transport: args.serving.transport,
         batch_size: args.serving.batch_size,
+        seed_order: args.serving.seed_order,
         seconds: args.seconds,
         per_rank_seeds_per_s: spans
             .iter()

@@ -3,6 +3,7 @@
 mod ceiling;
 mod fairness;
 mod loader;
+mod objects;
 mod rendezvous;
 mod sample;
 mod serving;
@@ -29,6 +30,7 @@ enum What {
     Fairness(Box<fairness::Args>),
     Transport(transport::Args),
     Rendezvous(rendezvous::Args),
+    Objects(objects::Args),
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
@@ -38,6 +40,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         What::Fairness(args) => fairness::run(args, context),
         What::Transport(args) => transport::run(args, context),
         What::Rendezvous(args) => rendezvous::run(args, context),
+        What::Objects(args) => objects::run(args, context),
     }
 }
 

@@ -34,7 +34,7 @@ struct Measured {
     members: u32,
     /// From the last call to join until all have their ranks.
     join_s: f64,
-    /// Keep-alives in a second, and the processor time of the coordinator for each.
+    /// Keep-alives that were answered in a second, and the processor time of the coordinator for each.
     keep_alives_per_s: f64,
     coordinator_us_per_keep_alive: f64,
     killed: u32,
@@ -47,9 +47,12 @@ const SHARED: u32 = 16;
 /// Members say so often that they are alive, and may miss it so many times.
 const KEEP_ALIVE: Duration = Duration::from_millis(500);
 const MISSED: u32 = 6;
+/// The most seconds of heartbeats: a day.
+const LONGEST: f64 = 86_400.0;
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     anyhow::ensure!((2..=50_000).contains(&args.members), "--members is {}, expected 2 to 50000", args.members);
+    anyhow::ensure!((1.0..=LONGEST).contains(&args.seconds), "--seconds is {}, expected 1 to {LONGEST}", args.seconds);
     let arguments = ["rendezvous", "serve", "--quiet", "--listen", "127.0.0.1:0", "--until-stdin-closes"];
     let mut coordinator = Process::start("the coordinator", &arguments.map(str::to_owned))?;
     let target: Target = coordinator.address()?.parse().map_err(anyhow::Error::msg)?;
@@ -75,7 +78,8 @@ async fn measure(args: &Args, context: &Context, target: &Target, pid: u32) -> a
         ..Settings::new(count - killed, count)
     };
     let options = ConnectOptions::default();
-    let connections: Vec<_> = (0..SHARED.min(count)).map(|_| Connection::new(&target.endpoints, &options)).collect();
+    let connections: Vec<_> =
+        (0..SHARED.min(count)).map(|_| Connection::open(&target.place, &options)).collect::<Result<_, _>>()?;
     let member = |number: u32| {
         let connection = connections[(number % SHARED.min(count)) as usize].clone();
         Member::new(connection, "bench", "127.0.0.1", settings.clone(), Timeouts::default())
@@ -86,10 +90,12 @@ async fn measure(args: &Args, context: &Context, target: &Target, pid: u32) -> a
     let (mut members, join_s) = join(members).await?;
 
     context.note("heartbeats");
-    let before = processor_time(pid)?;
+    let heard = |members: &[Member]| members.iter().map(Member::heartbeats).sum::<u64>();
+    let (began, before, heard_before) = (Instant::now(), processor_time(pid)?, heard(&members));
     tokio::time::sleep(Duration::from_secs_f64(args.seconds)).await;
     let spent = processor_time(pid)?.saturating_sub(before);
-    let keep_alives_per_s = f64::from(count) / KEEP_ALIVE.as_secs_f64();
+    let (keep_alives, time) = ((heard(&members) - heard_before) as f64, began.elapsed().as_secs_f64());
+    anyhow::ensure!(keep_alives > 0.0, "no keep-alive was answered within {} s", args.seconds);
 
     context.note("a tenth is killed");
     // Dropped without a word, as a killed process is.
@@ -110,8 +116,8 @@ async fn measure(args: &Args, context: &Context, target: &Target, pid: u32) -> a
     Ok(Measured {
         members: count,
         join_s,
-        keep_alives_per_s,
-        coordinator_us_per_keep_alive: 1e6 * spent.as_secs_f64() / (keep_alives_per_s * args.seconds),
+        keep_alives_per_s: keep_alives / time,
+        coordinator_us_per_keep_alive: 1e6 * spent.as_secs_f64() / keep_alives,
         killed,
         reform_s,
     })

@@ -167,7 +167,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
 }
 
 fn config(args: &Args, dataset: &Dataset) -> anyhow::Result<Config> {
-    let mut config = args.sampler.config()?;
+    let mut config = args.sampler.config(dataset.manifest())?;
     config.edge_ids = args.edge_ids;
     if args.features {
         all_features(&mut config, dataset)?;
@@ -283,11 +283,11 @@ fn render(measured: &Measured) -> String {
         facts.push((
             "gather",
             format!(
-                "{}/s, {:.0}% of {}/s for fetching the same rows and no more; memory copies {}/s",
+                "{}/s, {:.0}% of {}/s for copying one large block; fetching the same rows with plain loads {}/s",
                 numbers::bytes(gather as u64),
-                100.0 * gather / ceiling.random_read_bytes_per_s,
-                numbers::bytes(ceiling.random_read_bytes_per_s as u64),
+                100.0 * gather / ceiling.copy_bytes_per_s,
                 numbers::bytes(ceiling.copy_bytes_per_s as u64),
+                numbers::bytes(ceiling.random_read_bytes_per_s as u64),
             ),
         ));
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use graphmill_graph::{Dataset, Manifest};
-use graphmill_sample::Config;
+use graphmill_sample::{Config, SeedOrder};
 
 use crate::commands::rank::{Loading, Order, SeedsName, TransportName};
 use crate::commands::sampler::SamplerArgs;
@@ -36,6 +36,10 @@ pub(super) struct Serving {
     #[arg(long, value_name = "B", default_value = "1024", value_parser = parse_count)]
     pub(super) batch_size: u64,
 
+    /// What batches are cut from: all seeds (global), or the seeds of each partition (partition)
+    #[arg(long, value_name = "ORDER", default_value_t)]
+    pub(super) seed_order: SeedOrder,
+
     /// Gather all features and labels of the nodes into the batches
     #[arg(long)]
     features: bool,
@@ -59,9 +63,10 @@ pub(super) struct Serving {
 
 impl Serving {
     pub(super) fn config(&self) -> anyhow::Result<Config> {
-        let mut config = self.sampler.config()?;
+        let dataset = Dataset::open(&self.dataset)?;
+        let mut config = self.sampler.config(dataset.manifest())?;
         if self.features {
-            super::sample::all_features(&mut config, &Dataset::open(&self.dataset)?)?;
+            super::sample::all_features(&mut config, &dataset)?;
         }
         Ok(config)
     }
@@ -101,7 +106,9 @@ impl Serving {
             prefetch: self.prefetch,
             shuffle: true,
             drop_last: false,
+            seed_order: self.seed_order,
             most: None,
+            state: None,
         };
         Order {
             servers: servers.addresses.clone(),

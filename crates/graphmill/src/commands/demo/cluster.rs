@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use graphmill_graph::Manifest;
 use graphmill_ingest::{Observer as _, Unit};
-use graphmill_sample::Config;
+use graphmill_sample::{Config, SeedOrder};
 
 use crate::commands::bench::jain;
 use crate::commands::rank::{Loading, Order, Pulled, SeedsName, TransportName};
@@ -39,7 +39,9 @@ pub(super) fn run(dataset: &Path, train: &[OsString], context: &Context) -> anyh
         prefetch: 3,
         shuffle: true,
         drop_last: false,
+        seed_order: SeedOrder::default(),
         most: None,
+        state: None,
     };
     let order = |rank| Order {
         servers: servers.addresses.clone(),

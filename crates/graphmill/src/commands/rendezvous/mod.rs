@@ -1,6 +1,7 @@
 //! `graphmill rendezvous`: where the members of a run find each other.
 
 mod serve;
+mod servers;
 mod status;
 
 use std::process::ExitCode;

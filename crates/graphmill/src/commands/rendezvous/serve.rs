@@ -30,11 +30,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4300", env = "GRAPHMILL_LISTEN")]
     listen: Vec<String>,
 
-    /// Where to keep runs: a folder, or etcd as etcd://HOST:PORT,HOST:PORT/PREFIX; without it they are gone when this process is
+    /// Where to keep runs: a folder, or etcd as `etcd://HOST:PORT,HOST:PORT/PREFIX?ca=FILE&cert=FILE&key=FILE&user=NAME&password_file=FILE`;
+    /// without it they are gone when this process is
     #[arg(long, value_name = "DIR|URL", env = "GRAPHMILL_STATE")]
     state: Option<String>,
 
-    /// The address at which members reach this coordinator, which others on the same etcd name [default: the first of --listen]
+    /// The address at which members reach this coordinator, which they find in etcd [default: the first of --listen]
     #[arg(long, value_name = "ADDRESS", env = "GRAPHMILL_ADVERTISE")]
     advertise: Option<String>,
 
@@ -74,15 +75,15 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         (Some(cert), Some(key)) => Some(ServerTls::load(cert, key, args.tls_client_ca.as_deref())?),
         _ => None,
     };
-    let address = args.advertise.as_ref().or(args.listen.first()).map_or("", String::as_str);
     let listen = endpoints(&args.listen)?;
+    let advertised = args.advertise.as_ref().or(args.listen.first()).context("say where to listen")?.parse()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.context("cannot start the threads for connections")?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).context("cannot listen to SIGTERM")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen to SIGINT")?;
         let has_token = token.is_some();
-        let keeping = args.state.as_ref().map_or(Ok(Keeping::Memory), |state| Keeping::parse(state, address))?;
+        let keeping = args.state.as_ref().map_or(Ok(Keeping::Memory), |state| Keeping::parse(state, &advertised))?;
         let routes = Routes::new(service::service(Coordinator::new(keeping)?, token));
         let server = HttpServer::start(&listen, tls, has_token, args.insecure, routes).await?;
         for endpoint in server.endpoints() {

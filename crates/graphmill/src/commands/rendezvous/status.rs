@@ -1,5 +1,6 @@
 //! `graphmill rendezvous status`: who is where in a run.
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,9 +8,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use graphmill_net::{ClientTls, Token};
 use graphmill_rendezvous::Target;
-use graphmill_rendezvous::client::{ConnectOptions, Connection};
-use graphmill_wire::proto::{MemberList, RunStatus};
+use graphmill_rendezvous::client::{ConnectOptions, Connection, Error};
+use graphmill_wire::proto::{MemberList, RunStatus, StorageStatus};
 
+use super::servers;
 use crate::context::Context;
 use crate::terminal::table::{self, Column, NOTHING, Sheet};
 use crate::terminal::{numbers, output};
@@ -18,13 +20,21 @@ const EXAMPLES: &str = "\
 Examples:
   graphmill rendezvous status 127.0.0.1:4300             which runs there are
   graphmill rendezvous status 127.0.0.1:4300/train       who takes part
+  graphmill rendezvous status etcd://127.0.0.1/train     the same, from the coordinator that leads
+  graphmill rendezvous status unix:/run/gm.sock//train   the same, over a socket
   graphmill rendezvous status 127.0.0.1:4300/train --watch --json";
+
+/// How often a terminal is drawn anew, and what begins it: an empty screen.
+const REFRESH: Duration = Duration::from_secs(1);
+const CLEAR: &str = "\x1b[2J\x1b[H";
+/// The pause before a coordinator is looked for again.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Show who is where in a run
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Coordinators and a run: HOST:PORT,HOST:PORT/RUN
+    /// Coordinators and a run: `HOST:PORT,HOST:PORT/RUN`, `unix:/PATH//RUN` or `etcd://HOST:PORT/RUN`
     #[arg(value_name = "URL", env = "GRAPHMILL_RENDEZVOUS")]
     target: Target,
 
@@ -32,7 +42,7 @@ pub(crate) struct Args {
     #[arg(long)]
     watch: bool,
 
-    /// Print JSON, an object for each status
+    /// Print JSON; with --watch, a line for each status
     #[arg(long)]
     json: bool,
 
@@ -44,45 +54,93 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", env = "GRAPHMILL_TLS_CA")]
     tls_ca: Option<PathBuf>,
 
+    /// A certificate to show, PEM
+    #[arg(long, value_name = "FILE", requires_all = ["tls_key", "tls_ca"], env = "GRAPHMILL_TLS_CERT")]
+    tls_cert: Option<PathBuf>,
+
+    /// Its key, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert", env = "GRAPHMILL_TLS_KEY")]
+    tls_key: Option<PathBuf>,
+
     /// Seconds to wait for an answer
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     deadline: f64,
 }
 
 pub(crate) fn run(args: &Args, _: &Context) -> anyhow::Result<ExitCode> {
+    let identity = args.tls_cert.as_deref().zip(args.tls_key.as_deref());
     let options = ConnectOptions {
         token: args.token_file.as_ref().map(|path| Token::from_file(path)).transpose()?,
-        tls: args.tls_ca.as_ref().map(|ca| ClientTls::load(ca, None)).transpose()?,
+        tls: args.tls_ca.as_ref().map(|ca| ClientTls::load(ca, identity)).transpose()?,
     };
     let within = Duration::try_from_secs_f64(args.deadline).unwrap_or(Duration::from_secs(10));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot start to talk to the coordinator")?.block_on(async {
-        let connection = Connection::new(&args.target.endpoints, &options);
+        let connection = Connection::open(&args.target.place, &options)?;
         let Some(run) = &args.target.run else {
             let runs = connection.runs(within).await?;
             return if args.json { output::print_json(&runs) } else { output::print(&list(&runs)) };
         };
         if !args.watch {
-            return show(&connection.status(run, within).await?, args.json);
+            let storage = connection.storage(run, within).await?;
+            let served = storage.settings.is_some();
+            // A run may have servers and no members.
+            let status = match connection.status(run, within).await {
+                Err(Error::NoRun { .. }) if served => None,
+                status => Some(status?),
+            };
+            return show(status.as_ref(), served.then_some(&storage), args.json);
         }
-        let mut changes = connection.watch(run, within).await?;
-        while let Some(status) = changes.message().await.context("the coordinator is gone")? {
-            show(&status, args.json)?;
-            if status.closed {
-                break;
-            }
-        }
-        anyhow::Ok(())
+        follow(&connection, run, within, args.json).await
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Shows every change until the run is closed, from whichever coordinator serves it.
+async fn follow(connection: &Connection, run: &str, within: Duration, json: bool) -> anyhow::Result<()> {
+    // A terminal shows one status, and how long ago members were heard of goes on.
+    let live = !json && std::io::stdout().is_terminal();
+    let mut changes = connection.watch(run, within).await?;
+    loop {
+        let status = tokio::select! {
+            changed = changes.message() => {
+                let Ok(Some(status)) = changed else {
+                    // It has gone, or leads no more.
+                    tokio::time::sleep(PAUSE).await;
+                    changes = connection.watch(run, within).await?;
+                    continue;
+                };
+                status
+            }
+            () = tokio::time::sleep(REFRESH), if live => connection.status(run, within).await?,
+        };
+        let shown = match (json, live) {
+            (true, _) => as_json(&status).to_string(),
+            (false, true) => format!("{CLEAR}{}", render(&status)),
+            (false, false) => render(&status),
+        };
+        output::print(&shown)?;
+        if status.closed {
+            return Ok(());
+        }
+    }
 }
 
 fn list(runs: &[String]) -> String {
     if runs.is_empty() { "no run is under way".to_owned() } else { runs.join("\n") }
 }
 
-fn show(status: &RunStatus, json: bool) -> anyhow::Result<()> {
-    if json { output::print_json(&as_json(status)) } else { output::print(&render(status)) }
+fn show(status: Option<&RunStatus>, storage: Option<&StorageStatus>, json: bool) -> anyhow::Result<()> {
+    if json {
+        let mut shown = status.map_or_else(|| serde_json::json!({}), as_json);
+        if let Some(storage) = storage {
+            shown["run"] = storage.run.clone().into();
+            shown["storage"] = servers::as_json(storage);
+        }
+        return output::print_json(&shown);
+    }
+    let parts = [status.map(render), storage.map(servers::render)];
+    output::print(&parts.into_iter().flatten().collect::<Vec<_>>().join("\n"))
 }
 
 fn render(status: &RunStatus) -> String {

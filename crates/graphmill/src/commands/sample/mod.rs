@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use graphmill_client::{Loader, Options, SeedList};
-use graphmill_graph::{Dataset, Split};
-use graphmill_sample::{Batch, BatchId, Config, Cut, Plan, Pool, Sampler, Task, Times, View};
+use graphmill_graph::{Dataset, Manifest, Split};
+use graphmill_sample::{Batch, BatchId, Config, Cut, Plan, Pool, Sampler, SeedOrder, Task, Times, View};
 
 use super::sampler::{Opened, SamplerArgs};
 use crate::context::Context;
@@ -59,6 +59,10 @@ pub(crate) struct Args {
     /// Leave out a last batch that is not full
     #[arg(long, requires = "batch_size")]
     drop_last: bool,
+
+    /// What batches are cut from: all seeds (global), or the seeds of each partition (partition)
+    #[arg(long, value_name = "ORDER", default_value_t, requires = "batch_size")]
+    seed_order: SeedOrder,
 
     /// The epoch
     #[arg(long, value_name = "E", default_value_t = 0)]
@@ -123,7 +127,7 @@ pub(crate) fn run(args: &Args, _context: &Context) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     let dataset = args.opened.open()?;
     let opened = began.elapsed();
-    let config = config(args)?;
+    let config = config(args, dataset.manifest())?;
     let seeds = seeds(args, &config, &dataset)?;
     let Some(batch_size) = args.batch_size else {
         let began = Instant::now();
@@ -134,6 +138,7 @@ pub(crate) fn run(args: &Args, _context: &Context) -> anyhow::Result<ExitCode> {
         batch_size: usize::try_from(batch_size)?,
         shuffle: args.shuffle,
         drop_last: args.drop_last,
+        seed_order: args.seed_order,
         threads: 0,
         ..Options::default()
     };
@@ -162,9 +167,9 @@ fn print(args: &Args, batch: &Batch, clock: &show::Clock) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-fn config(args: &Args) -> anyhow::Result<Config> {
+fn config(args: &Args, manifest: &Manifest) -> anyhow::Result<Config> {
     let Some(path) = &args.config else {
-        let config = args.sampler.config()?;
+        let config = args.sampler.config(manifest)?;
         return Ok(Config {
             edge_ids: args.edge_ids,
             features: args.features.clone(),
@@ -210,7 +215,7 @@ fn sample_all(args: &Args, dataset: &Dataset, config: Config, seeds: &SeedList) 
     let mut sampler = Sampler::new(plan, Arc::new(View::new(dataset)), Pool::new(1));
     let id = BatchId { epoch: args.epoch, g: args.batch.unwrap_or(0), repeated: false };
     let mut cut = Cut::default();
-    cut.fill(seeds, 0..seeds.len() as u64);
+    cut.fill(seeds, 0..seeds.len() as u64)?;
     let batch = sampler.sample(cut.seeds(seeds), id)?;
     Ok((batch, sampler.times()))
 }

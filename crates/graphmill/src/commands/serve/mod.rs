@@ -4,12 +4,14 @@ mod settings;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use graphmill_graph::{Dataset, OpenOptions, Storage};
+use graphmill_ingest::Job;
 use graphmill_ingest::download::download;
-use graphmill_server::{Leftovers, Server};
+use graphmill_server::{Leftovers, OpenPartitions, Server};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::context::Context;
@@ -22,12 +24,14 @@ const EXAMPLES: &str = "\
 Examples:
   graphmill serve g                                              all of a dataset, for this host
   graphmill serve g4 --partition 0,1 --listen 127.0.0.1:4100 --peers 127.0.0.1:4101
+  graphmill serve g4 --rendezvous 127.0.0.1:4300 --run train --servers 2   partitions as the coordinator gives them
   graphmill serve s3://graphs/g --partition 0 --cache-dir /data  fetched first, and checked
   graphmill serve g4 --listen 0.0.0.0:4100 --token-file token    for other hosts, which must know the token
   graphmill serve g4 --config serve.toml                         flags, then GRAPHMILL_... variables, then the file
 
 Health: gRPC's own service, and http://ADDRESS/healthz. Metrics: http://ADDRESS/metrics.
-SIGTERM stops it: what is under way is finished within --drain.";
+SIGTERM stops it: what is under way is finished within --drain.
+How servers meet, take over and come back: docs/operations.md.";
 
 /// Serve partitions of a dataset
 #[derive(Debug, clap::Args)]
@@ -55,21 +59,30 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         None => args.settings.clone(),
     };
     logs::start(settings.log.unwrap_or_default());
-    let options = settings.options()?;
-    let opening = OpenOptions {
-        storage: if settings.mmap { Storage::Mmap } else { Storage::Ram },
-        partitions: (!settings.partition.is_empty()).then(|| settings.partition.clone()),
+    let storage = if settings.mmap { Storage::Mmap } else { Storage::Ram };
+    // Servers that meet open what they are assigned.
+    let partitions = if settings.meets() {
+        Some(Vec::new())
+    } else {
+        (!settings.partition.is_empty()).then(|| settings.partition.clone())
     };
-    let directory = match args.dataset.to_str() {
-        Some(url) if url.contains("://") => {
+    let url = args.dataset.to_str().filter(|text| text.contains("://")).map(str::to_owned);
+    let cache = url.as_ref().map(|_| settings.cache_dir()).transpose()?;
+    let fetched = url.zip(cache);
+    let options = settings.options(opening(fetched.clone(), storage))?;
+    let idle = settings.exit_when_idle()?;
+    let directory = match &fetched {
+        Some((url, cache)) => {
             context.interrupt.watch()?;
-            download(url, &settings.cache_dir()?, opening.partitions.as_deref(), &context.job())?
+            download(url, cache, partitions.as_deref(), &context.job())?
         }
-        _ => args.dataset.clone(),
+        None => args.dataset.clone(),
     };
-    let dataset = Dataset::open_with(&directory, &opening)?;
-    let served = dataset.partitions().count();
-    let what = format!("{served} of {} partitions of {}", dataset.parts(), directory.display());
+    let dataset = Dataset::open_with(&directory, &OpenOptions { storage, partitions })?;
+    let what = match dataset.partitions().count() {
+        0 => format!("what is assigned of {} partitions of {}", dataset.parts(), directory.display()),
+        served => format!("{served} of {} partitions of {}", dataset.parts(), directory.display()),
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.context("cannot start the threads for connections")?;
     let drain = settings.drain()?;
@@ -86,13 +99,16 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             output::print(&format!("watched on {endpoint}"))?;
         }
         context.note(&format!("serving {what}"));
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            () = stdin_end(args.until_stdin_closes) => {}
-        }
+        let failed = tokio::select! {
+            _ = terminate.recv() => None,
+            _ = interrupt.recv() => None,
+            () = stdin_end(args.until_stdin_closes) => None,
+            () = idleness(&server, idle) => None,
+            reason = server.failed() => Some(reason),
+        };
         context.note(&format!("stopping, within {}", numbers::duration(drain)));
-        anyhow::Ok(server.stop(drain).await)
+        let leftovers = server.stop(drain).await;
+        failed.map_or(Ok(leftovers), |reason| Err(anyhow::Error::msg(reason)))
     })?;
     runtime.shutdown_timeout(Duration::from_secs(1));
     let Leftovers { channels, batches } = leftovers;
@@ -101,6 +117,25 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// How further partitions are opened: from the directory, or from where it was fetched.
+fn opening(fetched: Option<(String, PathBuf)>, storage: Storage) -> OpenPartitions {
+    Arc::new(move |dataset, partitions| {
+        if let Some((url, cache)) = &fetched {
+            download(url, cache, Some(partitions), &Job::silent()).map_err(|error| error.to_string())?;
+        }
+        dataset.with_partitions(partitions, storage).map_err(|error| error.to_string())
+    })
+}
+
+/// Ends when there were clients and none was left for a time; never, if no time is given.
+async fn idleness(server: &Server, idle: Option<Duration>) {
+    const LOOK: Duration = Duration::from_millis(100);
+    let Some(idle) = idle else { return std::future::pending().await };
+    while server.deserted().is_none_or(|since| since < idle) {
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// Ends when standard input does; never, if it is not watched.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use graphmill_net::{ClientTls, Endpoint, ServerTls, Token};
-use graphmill_rendezvous::{Coordinator, Keeping, service};
-use graphmill_server::Options;
+use graphmill_rendezvous::{Coordinator, Keeping, Target, service};
+use graphmill_server::{OpenPartitions, Options, Rendezvous};
 use serde::Deserialize;
 use tonic::service::Routes;
 
@@ -16,6 +16,8 @@ use crate::terminal::logs::LogFormat;
 const DRAIN: f64 = 10.0;
 /// How long a silent client keeps its channels, unless told otherwise.
 const LEASE: f64 = 30.0;
+/// How long the coordinator waits for a sign of life of a server, unless told otherwise.
+const SERVER_LEASE: f64 = 5.0;
 
 /// How a server is run.
 #[derive(Debug, Clone, Default, clap::Args, Deserialize)]
@@ -37,6 +39,35 @@ pub(crate) struct Settings {
     /// The servers with the other partitions
     #[arg(long, value_name = "ADDRESS,...", value_delimiter = ',', env = "GRAPHMILL_PEERS")]
     peers: Vec<String>,
+
+    /// Coordinators through which servers and clients find each other, instead of --peers: HOST:PORT,HOST:PORT,
+    /// graphmill://HOST:PORT/RUN, or etcd://HOST:PORT/RUN for the one that leads
+    #[arg(long, value_name = "URL", conflicts_with = "peers", env = "GRAPHMILL_RENDEZVOUS")]
+    rendezvous: Option<String>,
+
+    /// The run to serve, for --rendezvous
+    #[arg(long, value_name = "NAME", env = "GRAPHMILL_RUN")]
+    run: Option<String>,
+
+    /// Servers that each partition is placed on, for --rendezvous [default: 1]
+    #[arg(long, value_name = "R", env = "GRAPHMILL_REPLICAS")]
+    replicas: Option<u32>,
+
+    /// Servers that partitions are shared out among; further ones are spares [default: as many as there are partitions]
+    #[arg(long, value_name = "N", env = "GRAPHMILL_SERVER_COUNT")]
+    servers: Option<u32>,
+
+    /// The address at which others reach this server, for --rendezvous [default: the first of --listen]
+    #[arg(long, value_name = "ADDRESS", env = "GRAPHMILL_ADVERTISE")]
+    advertise: Option<String>,
+
+    /// Seconds without a sign of life after which others take over this server's partitions [default: 5]
+    #[arg(long, value_name = "SECONDS", env = "GRAPHMILL_SERVER_LEASE")]
+    server_lease: Option<f64>,
+
+    /// Stop when there were clients and none was left for so many seconds
+    #[arg(long, value_name = "SECONDS", env = "GRAPHMILL_EXIT_WHEN_IDLE")]
+    exit_when_idle: Option<f64>,
 
     /// Threads that sample [default: as many as there are cores]
     #[arg(long, value_name = "N", env = "GRAPHMILL_THREADS")]
@@ -110,6 +141,13 @@ impl Settings {
             cache_dir: self.cache_dir.or(file.cache_dir),
             listen: either(self.listen, file.listen),
             peers: either(self.peers, file.peers),
+            rendezvous: self.rendezvous.or(file.rendezvous),
+            run: self.run.or(file.run),
+            replicas: self.replicas.or(file.replicas),
+            servers: self.servers.or(file.servers),
+            advertise: self.advertise.or(file.advertise),
+            server_lease: self.server_lease.or(file.server_lease),
+            exit_when_idle: self.exit_when_idle.or(file.exit_when_idle),
             threads: self.threads.or(file.threads),
             mmap: self.mmap || file.mmap,
             token_file: self.token_file.or(file.token_file),
@@ -145,7 +183,49 @@ impl Settings {
         seconds("--drain", self.drain.unwrap_or(DRAIN))
     }
 
-    pub(crate) fn options(&self) -> anyhow::Result<Options> {
+    /// How long there must be no clients after there were some, for the server to stop by itself.
+    pub(crate) fn exit_when_idle(&self) -> anyhow::Result<Option<Duration>> {
+        self.exit_when_idle.map(|idle| seconds("--exit-when-idle", idle)).transpose()
+    }
+
+    /// Whether servers are met through a coordinator.
+    pub(crate) fn meets(&self) -> bool {
+        self.rendezvous.is_some()
+    }
+
+    /// Where servers are met, if that is through a coordinator.
+    fn rendezvous(&self, open: OpenPartitions) -> anyhow::Result<Option<Rendezvous>> {
+        let Some(url) = &self.rendezvous else {
+            let given = [self.replicas.is_some(), self.servers.is_some(), self.server_lease.is_some()];
+            anyhow::ensure!(
+                !given.contains(&true) && self.run.is_none() && self.advertise.is_none(),
+                "--run, --replicas, --servers, --advertise and --server-lease are for servers that meet: say --rendezvous too"
+            );
+            return Ok(None);
+        };
+        anyhow::ensure!(self.peers.is_empty(), "peers are named with --peers or met with --rendezvous, not both");
+        let target: Target = url.parse().map_err(anyhow::Error::msg)?;
+        let run = match (target.run, &self.run) {
+            (Some(named), Some(run)) if named != *run => {
+                anyhow::bail!("--rendezvous names run `{named}`, --run names `{run}`")
+            }
+            (Some(run), _) => run,
+            (None, Some(run)) => run.clone(),
+            (None, None) => anyhow::bail!("which run does this server serve? say --run NAME"),
+        };
+        Ok(Some(Rendezvous {
+            coordinators: target.place,
+            run,
+            advertise: self.advertise.as_ref().map(|address| address.parse()).transpose()?,
+            partitions: self.partition.iter().copied().collect(),
+            replicas: self.replicas.unwrap_or(1),
+            servers: self.servers.unwrap_or(0),
+            lease: seconds("--server-lease", self.server_lease.unwrap_or(SERVER_LEASE))?,
+            open,
+        }))
+    }
+
+    pub(crate) fn options(&self, open: OpenPartitions) -> anyhow::Result<Options> {
         let defaults = Options::default();
         let listen = if self.listen.is_empty() { vec!["127.0.0.1:4100".to_owned()] } else { self.listen.clone() };
         let tls = match (&self.tls_cert, &self.tls_key) {
@@ -156,13 +236,17 @@ impl Settings {
         let identity = self.tls_cert.as_deref().zip(self.tls_key.as_deref());
         let peer_tls = self.tls_ca.as_ref().map(|ca| ClientTls::load(ca, identity)).transpose()?;
         anyhow::ensure!(
-            tls.is_none() || self.peers.is_empty() || peer_tls.is_some(),
+            tls.is_none() || (self.peers.is_empty() && !self.meets()) || peer_tls.is_some(),
             "peers use TLS too: say with --tls-ca who signs their certificates"
         );
         let token = self.token_file.as_ref().map(|path| Token::from_file(path)).transpose()?;
         anyhow::ensure!(
             self.coordinator || self.state.is_none(),
             "--state is for a coordinator: say --coordinator too"
+        );
+        anyhow::ensure!(
+            self.state.as_ref().is_none_or(|state| !state.starts_with("etcd:")),
+            "--state is a folder here; runs are kept in etcd by `graphmill rendezvous serve --state etcd://...`"
         );
         let mut services = Routes::default();
         if self.coordinator {
@@ -173,6 +257,7 @@ impl Settings {
             listen: endpoints(&listen)?,
             watch_listen: self.watch_listen.as_ref().map(|address| address.parse()).transpose()?,
             peers: endpoints(&self.peers)?,
+            rendezvous: self.rendezvous(open)?,
             threads: self.threads.unwrap_or(defaults.threads).clamp(1, 1024),
             token,
             services,

@@ -1,0 +1,219 @@
+//! The connections of a process to one server. A call takes one, or opens another, and puts it back; the last one that is kept
+//! is the process's lease.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::calls::{Io, Step};
+use super::connection::{Connection, Dialing};
+use super::lock;
+use crate::interrupt::block_on;
+use crate::key::Location;
+use crate::{Error, Result, ServerInfo};
+
+/// The most connections that are kept for later.
+const KEPT: usize = 32;
+/// How long it may take to tell the server that memory is not mapped any more.
+const RETURN: Duration = Duration::from_secs(1);
+
+/// Connections to a server.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    location: Location,
+    dialing: Dialing,
+    process: u32,
+    idle: Mutex<Idle>,
+    /// The server's generation when it was last connected to; 0 before.
+    generation: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Idle {
+    /// The one that was used last is used next.
+    connections: Vec<Connection>,
+    /// Memory that the server is still to be told about: the connection that lent it, and its number.
+    returns: Vec<(u64, u32)>,
+    /// Whether a thread is telling it.
+    telling: bool,
+}
+
+impl Pool {
+    pub(super) fn new(location: Location, dialing: Dialing) -> Arc<Self> {
+        Arc::new(Self {
+            location,
+            dialing,
+            process: std::process::id(),
+            idle: Mutex::default(),
+            generation: AtomicU64::new(0),
+        })
+    }
+
+    /// The server's generation, if it was connected to.
+    pub(super) fn generation(&self) -> Option<u64> {
+        Some(self.generation.load(Ordering::Relaxed)).filter(|&generation| generation != 0)
+    }
+
+    /// Makes a call over some connection, within a time. It is made a second time if a connection that was kept turns out to
+    /// be dead; so it must do no harm to make it twice.
+    pub(super) fn run<T>(
+        &self,
+        doing: &'static str,
+        within: Duration,
+        mut call: impl AsyncFnMut(&mut Io) -> Step<Result<T>>,
+    ) -> Result<T> {
+        let began = Instant::now();
+        loop {
+            let kept = lock(&self.idle).connections.pop();
+            let is_kept = kept.is_some();
+            let left = within.saturating_sub(began.elapsed());
+            let mut connection = match kept {
+                Some(connection) => connection,
+                None => self.open(&self.dialing, left, left)?,
+            };
+            let left = within.saturating_sub(began.elapsed());
+            let Connection { runtime, io } = &mut connection;
+            let calling = async { tokio::time::timeout(left, call(io)).await };
+            let Some(called) = block_on(runtime, self.dialing.interrupt.as_ref(), calling) else {
+                return Err(Error::Interrupted { doing });
+            };
+            match called {
+                Ok(Ok(answer)) => {
+                    self.put_back(connection, RETURN);
+                    return answer;
+                }
+                // An answer may still come, for nobody: the connection cannot be used again.
+                Err(_) => return Err(Error::Timeout { doing, at: self.location.to_string(), within }),
+                Ok(Err(error)) => {
+                    let broken = Error::from_net(doing, &self.location.to_string(), &error);
+                    if !is_kept || !matches!(broken, Error::Unreachable { .. }) {
+                        return Err(broken);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Connects; the server must take the connection within a time, and answer within another.
+    pub(super) fn find(&self, taken: Duration, answered: Duration) -> Result<ServerInfo> {
+        let connection = self.open(&self.dialing, taken, answered)?;
+        let info = connection.io.info();
+        self.put_back(connection, RETURN);
+        Ok(info)
+    }
+
+    /// Closes all connections that are not in use.
+    pub(super) fn close(&self) {
+        let closed = std::mem::take(&mut lock(&self.idle).connections);
+        drop(closed);
+    }
+
+    fn open(&self, dialing: &Dialing, taken: Duration, answered: Duration) -> Result<Connection> {
+        let connection = Connection::open(&self.location, dialing, taken, answered)?;
+        self.generation.store(connection.io.generation(), Ordering::Relaxed);
+        Ok(connection)
+    }
+
+    /// Keeps a connection for later, after it told what is to be told; says no if it could not within a time.
+    fn put_back(&self, mut connection: Connection, within: Duration) -> bool {
+        loop {
+            let mut returns = {
+                let mut idle = lock(&self.idle);
+                if idle.returns.is_empty() {
+                    if idle.connections.len() < KEPT {
+                        idle.connections.push(connection);
+                    }
+                    return true;
+                }
+                std::mem::take(&mut idle.returns)
+            };
+            let Connection { runtime, io } = &mut connection;
+            let told = runtime.block_on(async { tokio::time::timeout(within, io.give_back(&returns)).await });
+            if !matches!(told, Ok(Ok(()))) {
+                // Half a frame may be on its way, so that this connection is over; another one tells it. Twice is no harm.
+                lock(&self.idle).returns.append(&mut returns);
+                return false;
+            }
+        }
+    }
+
+    /// Memory that a connection lent is not mapped any more. The server is told at once, over whichever connection is not in
+    /// use: the lender may be waiting for something. Whoever drops an object is not kept waiting for that: what cannot be
+    /// sent at once another thread sends.
+    fn give_back(self: &Arc<Self>, lender: u64, slot: u32) {
+        lock(&self.idle).returns.push((lender, slot));
+        // A thread of somebody's runtime cannot run another one.
+        if tokio::runtime::Handle::try_current().is_err() {
+            let idle = lock(&self.idle).connections.pop();
+            if idle.is_some_and(|connection| self.put_back(connection, Duration::ZERO)) {
+                return;
+            }
+        }
+        if std::mem::replace(&mut lock(&self.idle).telling, true) {
+            return;
+        }
+        let pool = Arc::clone(self);
+        if std::thread::Builder::new().spawn(move || pool.tell_returns()).is_err() {
+            // The next call tells it.
+            lock(&self.idle).telling = false;
+        }
+    }
+
+    /// Tells the server all that is to be told, if it listens. What is left is told by the next call, or the next thread.
+    fn tell_returns(&self) {
+        // Whom an interrupt asks may be gone by now.
+        let dialing = Dialing { interrupt: None, ..self.dialing.clone() };
+        loop {
+            let idle = {
+                let mut idle = lock(&self.idle);
+                if idle.returns.is_empty() {
+                    idle.telling = false;
+                    return;
+                }
+                idle.connections.pop()
+            };
+            let connection = idle.or_else(|| self.open(&dialing, RETURN, RETURN).ok());
+            if !connection.is_some_and(|connection| self.put_back(connection, RETURN)) {
+                lock(&self.idle).telling = false;
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            // The parent's: closing them here would disturb it.
+            std::mem::forget(std::mem::take(&mut self.idle));
+        }
+    }
+}
+
+/// Memory that a server lent; it is told when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    pool: Arc<Pool>,
+    lender: u64,
+    /// Taken when it is given back.
+    slot: Option<u32>,
+}
+
+impl Lent {
+    pub(super) fn new(pool: &Arc<Pool>, lender: u64, slot: u32) -> Self {
+        Self { pool: Arc::clone(pool), lender, slot: Some(slot) }
+    }
+
+    /// Has the server told with the end of the call that is under way.
+    pub(super) fn give_back_with_the_call(mut self) {
+        lock(&self.pool.idle).returns.extend(self.slot.take().map(|slot| (self.lender, slot)));
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.filter(|_| self.pool.process == std::process::id()) {
+            self.pool.give_back(self.lender, slot);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What is read as a key is written the same. Whatever a client sends to an object server after its greeting, the server goes
+//! on, and when the client is gone nothing is charged but the objects that are there.
+//!
+//! An input that begins like a key is one; any other is what a client sends.
+
+#![no_main]
+
+mod seeds;
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use graphmill_objects::{Config, Connector, Key, Server, ServerConfig};
+use graphmill_wire::proto::{self, Role};
+use graphmill_wire::{Header, Kind, Message, PREFACE, VERSION};
+use libfuzzer_sys::fuzz_target;
+
+/// A server in this process, and a connector to it.
+struct Running {
+    path: std::path::PathBuf,
+    connector: Connector,
+    greeting: Vec<u8>,
+}
+
+fn running() -> &'static Running {
+    static RUNNING: OnceLock<Running> = OnceLock::new();
+    RUNNING.get_or_init(|| {
+        let path = std::env::temp_dir().join(format!("graphmill-fuzz-{}.sock", std::process::id()));
+        let address = format!("unix:{}", path.display());
+        let config = ServerConfig { listen: vec![address.clone()], budget: 1 << 20, ..ServerConfig::default() };
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let server = runtime.block_on(Server::start(&config)).unwrap();
+        // For as long as the process.
+        std::mem::forget((server, runtime));
+        let connector = Connector::open(Config::at(address)).unwrap();
+        let hello = Message::Hello(proto::Hello {
+            oldest_wire: 1,
+            newest_wire: VERSION.into(),
+            role: Role::Objects.into(),
+            slots: true,
+            ..proto::Hello::default()
+        });
+        let head = hello.encode();
+        let header = Header { head: head.len() as u32, ..Header::new(Kind::Hello) };
+        Running { path, connector, greeting: [&PREFACE[..], &header.encode(), &head].concat() }
+    })
+}
+
+fn send(bytes: &[u8]) {
+    let running = running();
+    let mut client = UnixStream::connect(&running.path).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    client.write_all(&running.greeting).unwrap();
+    // Frames of this start of the server reach its objects.
+    let generation = running.connector.new_key().unwrap().generation.to_le_bytes();
+    let mut bytes = bytes.to_vec();
+    if let Some(g) = bytes.get_mut(40..48).filter(|g| g[0] % 2 == 0) {
+        g.copy_from_slice(&generation);
+    }
+    // The server may hang up in the middle.
+    let _ = client.write_all(&bytes);
+    let _ = client.shutdown(std::net::Shutdown::Write);
+    let mut answers = Vec::new();
+    let _ = client.read_to_end(&mut answers);
+    assert!(!answers.is_empty(), "the greeting is answered at least");
+    drop(client);
+    let connector = &running.connector;
+    for entry in connector.list(None, 1000).unwrap() {
+        connector.evict(&connector.key_of(&entry).unwrap()).unwrap();
+    }
+    for _ in 0..1000 {
+        let stat = connector.stat().unwrap();
+        if stat.used == 0 && stat.connections == 1 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("something is left behind: {:?}", connector.stat().unwrap());
+}
+
+fn inputs() -> Vec<Vec<u8>> {
+    let id = "00f1e2d3c4b5a69788796a5b4c3d2e1f";
+    let keys = [
+        format!("graphmill+tcp://127.0.0.1:4200/{id}?size=1024&generation=5f0a7c31"),
+        format!("graphmill+tls://[::1]:4200/{id}?generation=5f0a7c31"),
+        format!("graphmill+unix:///run/user/1000/a%20b.sock/{id}?size=0&generation=1"),
+        format!("graphmill+redis://127.0.0.1:6379/{id}?size=7&database=2"),
+    ];
+    keys.map(String::into_bytes).into_iter().chain(seeds::frames()).chain([seeds::objects().concat()]).collect()
+}
+
+fuzz_target!(init: seeds::write_to_corpus(&inputs()), |input: &[u8]| {
+    if input.starts_with(b"graphmill+") {
+        let Ok(text) = std::str::from_utf8(input) else { return };
+        if let Ok(key) = text.parse::<Key>() {
+            assert_eq!(key.to_string(), text);
+        }
+    } else {
+        send(input);
+    }
+});

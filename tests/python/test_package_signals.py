@@ -1,0 +1,157 @@
+"""Ctrl-C: whatever the package does or waits for, a signal ends it soon, and leaves everything in order.
+
+Everything here would take a minute or more by itself, and a loaded machine may take seconds to end an interpreter.
+"""
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import packages
+import pytest
+
+import graphmill
+
+SOON = 12
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    path = tmp_path_factory.mktemp("signals") / "g"
+    packages.homogeneous(path, parts=2)
+    return path
+
+
+def interrupt(script: str, *arguments: object) -> None:
+    """Sends Ctrl-C to a script, which prints a line when it is about to wait, and sees that it ends soon by it."""
+    command = [sys.executable, "-u", "-c", script, *map(str, arguments)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "waiting\n", process.stderr.read()
+        time.sleep(0.3)
+        assert process.poll() is None, process.stderr.read()
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        _, errors = process.communicate(timeout=55)
+        assert "KeyboardInterrupt" in errors and "panicked" not in errors, f"{process.returncode}: {errors}"
+        assert time.monotonic() - began < SOON, errors
+
+
+@pytest.mark.parametrize("what", ["list(iterator)", "list(loader)", "data.labels()", "data.edge_index()", "load()"])
+def test_ctrl_c_ends_every_wait_for_a_server_that_is_frozen(binary, path, what):
+    script = """
+import graphmill, os, signal, sys
+data = graphmill.connect(sys.argv[1], timeout=60)
+load = lambda: graphmill.NeighborLoader(data, [4, 3], "train", batch_size=16, output="numpy")
+loader = load()
+iterator = iter(loader)
+next(iterator)
+os.kill(int(sys.argv[2]), signal.SIGSTOP)
+print("waiting")
+eval(sys.argv[3])
+"""
+    with packages.serving(binary, path) as (server,):
+        interrupt(script, server.address, server.process.pid, what)
+
+
+def test_ctrl_c_ends_a_wait_while_a_server_does_not_open_a_channel(binary, path):
+    script = """
+import graphmill, os, signal, sys
+data = graphmill.connect(sys.argv[1], timeout=60)
+loader = graphmill.NeighborLoader(data, [4, 3], "train", batch_size=16, output="numpy")
+os.kill(int(sys.argv[2]), signal.SIGSTOP)
+iterator = iter(loader)
+next(iterator)
+print("waiting")
+list(iterator)
+"""
+    # Both have everything. A channel was opened on the first, which has the first batch; the second must still open one.
+    with packages.serving(binary, path, partitions=["", ""]) as servers:
+        interrupt(script, ",".join(server.address for server in servers), servers[1].process.pid)
+
+
+def test_ctrl_c_ends_connecting():
+    script = """
+import graphmill
+print("waiting")
+graphmill.connect("127.0.0.1:1", timeout=60)
+"""
+    interrupt(script)
+
+
+def test_ctrl_c_ends_making_a_dataset_and_nothing_is_left_behind(tmp_path):
+    script = """
+import sys, numpy as np, graphmill
+from graphmill import making
+ingest = making._graphmill.ingest
+def begin(*arguments):
+    print("waiting")
+    ingest(*arguments)
+making._graphmill.ingest = begin
+src = np.random.default_rng(1).integers(1_000_000, size=(2, 6_000_000))
+graphmill.from_edges(*src, out=sys.argv[1])
+"""
+    interrupt(script, tmp_path / "graph")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_is_seen_in_the_midst_of_a_long_read(tmp_path):
+    data = graphmill.from_edges([0], [1], out=tmp_path / "g", num_nodes=1000, x=np.zeros((1000, 32), dtype=np.float32))
+    ids = np.zeros(3_000_000, dtype=np.int64)
+    seen = []
+    before = signal.signal(signal.SIGALRM, lambda *_: seen.append(time.monotonic()))
+    try:
+        began = time.monotonic()
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        read = data.features(ids)
+        ended = time.monotonic()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert read.shape == (3_000_000, 32)
+    # Looked for every 20 ms; where the read is over sooner, nothing was to be seen.
+    assert ended - began < 0.1 or seen[0] - began < (ended - began) / 2
+
+
+def test_a_batch_that_was_waited_for_comes_after_ctrl_c(binary, path):
+    with packages.serving(binary, path) as (server,), graphmill.connect(server.address, timeout=30) as data:
+        # Far more batches than a server sends ahead: it must be waited for.
+        load = {"num_neighbors": [4, 3], "input_nodes": "train", "batch_size": 1, "prefetch": 1}
+        expected = [batch.n_id.tolist() for batch in graphmill.NeighborLoader(graphmill.open(path), **load)]
+        iterator = iter(graphmill.NeighborLoader(data, **load))
+        found = [next(iterator).n_id.tolist()]
+        server.process.send_signal(signal.SIGSTOP)
+        before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, 0.5)
+                while True:
+                    found.append(next(iterator).n_id.tolist())
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+            server.process.send_signal(signal.SIGCONT)
+        found.extend(batch.n_id.tolist() for batch in iterator)
+        assert found == expected
+
+
+def test_other_threads_run_while_one_waits(binary, path):
+    with packages.serving(binary, path) as (server,), graphmill.connect(server.address, timeout=20) as data:
+        iterator = iter(graphmill.NeighborLoader(data, [4, 3], "train", batch_size=16, prefetch=1))
+        next(iterator)
+        server.process.send_signal(signal.SIGSTOP)
+        thread = threading.Thread(target=lambda: list(iterator))
+        thread.start()
+        try:
+            began, ticks = time.monotonic(), 0
+            while time.monotonic() - began < 0.5:
+                time.sleep(0.001)
+                ticks += 1
+            assert thread.is_alive() and ticks > 50
+            with pytest.raises(RuntimeError, match="another thread"):
+                next(iterator)
+        finally:
+            server.process.send_signal(signal.SIGCONT)
+            thread.join()
