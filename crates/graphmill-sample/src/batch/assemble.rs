@@ -158,12 +158,18 @@ fn write_steps(out: &mut [i64], bounds: &[usize]) {
 }
 
 /// The row of each expanded node, as often as it has edges.
+///
+/// How many that is cannot be foreseen, so a few are written as if they were as many as few may be; those of the next node
+/// are written over what was too much.
 fn write_expanded(out: &mut [i64], edges: &EdgeSpace) {
+    const FEW: usize = 16;
     let expanded = edges.expanded.iter().cloned().flatten();
     let mut rest = out;
     for (row, &count) in expanded.zip(&edges.counts) {
-        let (own, behind) = rest.split_at_mut(count as usize);
-        own.fill(row as i64);
-        rest = behind;
+        match rest.first_chunk_mut::<FEW>() {
+            Some(few) if count as usize <= FEW => few.fill(row as i64),
+            _ => rest[..count as usize].fill(row as i64),
+        }
+        rest = &mut rest[count as usize..];
     }
 }

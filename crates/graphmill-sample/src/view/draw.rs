@@ -1,4 +1,4 @@
-//! Some edges of each node's list.
+//! Some edges of each node's list, however they are asked for; [`uniform`] is the short way for most questions.
 //!
 //! Every step of this walk misses the cache: the offsets of a list, the list itself, each drawn edge. So the work is a
 //! pipeline over the nodes: offsets are loaded well ahead; by weight, the entries of the table that will be drawn from are
@@ -9,7 +9,7 @@ use graphmill_graph::random::Stream;
 use graphmill_graph::{IdSlice, Location};
 
 use super::weighted::{self, Weighted};
-use super::{List, OpenLists, OpenPart, Stored, floyd};
+use super::{List, OpenLists, OpenPart, Stored, floyd, uniform};
 use crate::cache::prefetch;
 use crate::exchange::{Answer, Need, Take};
 use crate::law::Draws;
@@ -31,11 +31,13 @@ pub(super) struct Scratch {
     loading: Stage,
     few: floyd::Taken,
     weighted: weighted::Scratch,
+    uniform: uniform::Scratch,
 }
 
 impl Scratch {
     pub(super) fn bytes(&self) -> usize {
-        self.chosen.bytes() + self.loading.bytes() + self.few.bytes() + self.weighted.bytes()
+        let stages = self.chosen.bytes() + self.loading.bytes() + self.uniform.bytes();
+        stages + self.few.bytes() + self.weighted.bytes()
     }
 }
 
@@ -70,6 +72,12 @@ pub(super) fn draw<N: Stored>(
     if take == Take::Nothing {
         answer.counts.resize(need.ids.len(), 0);
         return Ok(());
+    }
+    if let Take::Uniform(count) = take
+        && count as usize <= uniform::MOST
+        && let Some(only) = lists.only()
+    {
+        return uniform::uniform(lists, only, need, (count as usize, stream, edge_ids), answer, &mut scratch.uniform);
     }
     Pipeline { lists, need, take, stream, edge_ids, scratch, left: need.limit, answer }.run()
 }
@@ -304,7 +312,11 @@ fn no_weights() -> Error {
     Error::answer("the lists have no weights")
 }
 
-fn extend_ids<N>(out: &mut Vec<u64>, part: &OpenPart<'_, N>, positions: impl Iterator<Item = usize>) -> Result<()> {
+pub(super) fn extend_ids<N>(
+    out: &mut Vec<u64>,
+    part: &OpenPart<'_, N>,
+    positions: impl Iterator<Item = usize>,
+) -> Result<()> {
     match part.edge_ids {
         Some(IdSlice::U32(ids)) => out.extend(positions.map(|position| u64::from(ids[position]))),
         Some(IdSlice::U64(ids)) => out.extend(positions.map(|position| ids[position])),

@@ -1,11 +1,15 @@
 //! Distinct positions of a list, by Floyd's method: one word per position, whatever the list's length.
 
+use std::hint::select_unpredictable;
+
 use crate::law::Draws;
 
 /// Up to so many positions, comparing all of them now and then costs less than a table.
 const FEW: usize = 32;
 /// The longest list with a bit for each position.
-const MEDIUM: usize = 256;
+pub(super) const MEDIUM: usize = 256;
+/// The longest list whose positions are the bits of a word.
+pub(super) const SHORT: usize = 64;
 
 /// Positions taken so far, when there are many.
 #[derive(Debug, Default)]
@@ -44,79 +48,83 @@ impl Taken {
 
 /// Appends `count` distinct positions of a list of `length` that begins at `start`; `count < length`.
 #[inline]
-pub(super) fn floyd(
-    draws: Draws,
-    (start, length): (usize, usize),
-    count: usize,
-    taken: &mut Taken,
-    positions: &mut Vec<usize>,
-) {
-    if length <= 64 {
-        short(draws, start, length, count, positions);
+pub(super) fn floyd(draws: Draws, list: (usize, usize), count: usize, taken: &mut Taken, positions: &mut Vec<usize>) {
+    if count > FEW {
+        return many(draws, list, count, taken, positions);
+    }
+    let before = positions.len();
+    positions.resize(before + count, 0);
+    few(draws, list, &mut positions[before..]);
+}
+
+/// Fills a few places with distinct positions of a list that has more of them and begins at `start`.
+#[inline]
+fn few(draws: Draws, (start, length): (usize, usize), positions: &mut [usize]) {
+    if length <= SHORT {
+        short(draws, start, length, positions);
     } else if length <= MEDIUM {
-        medium(draws, start, length, count, positions);
-    } else if count <= FEW {
-        long(draws, start, length, count, positions);
+        medium(draws, start, length, positions);
     } else {
-        many(draws, start, length, count, taken, positions);
+        long(draws, start, length, positions);
     }
 }
 
 /// What was taken of a short list is one word.
 #[inline]
-fn short(draws: Draws, start: usize, length: usize, count: usize, positions: &mut Vec<usize>) {
+pub(super) fn short(draws: Draws, start: usize, length: usize, positions: &mut [usize]) {
     let mut taken = 0u64;
-    positions.extend((length - count..length).enumerate().map(|(index, last)| {
-        let drawn = draws.below(index as u64, last as u64 + 1) as usize;
-        let position = select(taken >> drawn & 1, last, drawn);
+    fill(draws, length, positions, |last, drawn| {
+        let position = select_unpredictable(taken >> drawn & 1 == 1, last, drawn);
         taken |= 1 << position;
         start + position
-    }));
-}
-
-/// One number or the other by a bit; a coin toss that a branch would mispredict.
-#[inline]
-fn select(bit: u64, set: usize, clear: usize) -> usize {
-    clear ^ ((set ^ clear) & 0usize.wrapping_sub(bit as usize))
+    });
 }
 
 /// What was taken of a longer list is a few words.
 #[inline]
-fn medium(draws: Draws, start: usize, length: usize, count: usize, positions: &mut Vec<usize>) {
+pub(super) fn medium(draws: Draws, start: usize, length: usize, positions: &mut [usize]) {
     let mut taken = [0u64; MEDIUM / 64];
-    positions.extend((length - count..length).enumerate().map(|(index, last)| {
-        let drawn = draws.below(index as u64, last as u64 + 1) as usize;
-        let position = select(taken[drawn / 64 % taken.len()] >> (drawn % 64) & 1, last, drawn);
+    fill(draws, length, positions, |last, drawn| {
+        let was_taken = taken[drawn / 64 % taken.len()] >> (drawn % 64) & 1 == 1;
+        let position = select_unpredictable(was_taken, last, drawn);
         taken[position / 64 % taken.len()] |= 1 << (position % 64);
         start + position
-    }));
+    });
 }
 
 /// In a long list mostly nothing is drawn twice. What is drawn does not depend on what was taken, so all of it is drawn, and
 /// noted in bits that several positions share; only if one was set already are positions compared.
 #[inline]
-fn long(draws: Draws, start: usize, length: usize, count: usize, positions: &mut Vec<usize>) {
+pub(super) fn long(draws: Draws, start: usize, length: usize, positions: &mut [usize]) {
     let mut bits = [0u64; 16];
     let mut shared = 0;
-    let before = positions.len();
-    positions.extend((length - count..length).enumerate().map(|(index, last)| {
-        let drawn = draws.below(index as u64, last as u64 + 1) as usize;
+    fill(draws, length, positions, |_, drawn| {
         let word = &mut bits[drawn / 64 % 16];
         shared |= *word >> (drawn % 64);
         *word |= 1 << (drawn % 64);
         start + drawn
-    }));
+    });
     if shared & 1 == 1 {
-        let taken = &mut positions[before..];
-        for index in 0..count {
-            if taken[..index].contains(&taken[index]) {
-                taken[index] = start + length - count + index;
+        let first = start + length - positions.len();
+        for index in 0..positions.len() {
+            if positions[..index].contains(&positions[index]) {
+                positions[index] = first + index;
             }
         }
     }
 }
 
-fn many(draws: Draws, start: usize, length: usize, count: usize, taken: &mut Taken, positions: &mut Vec<usize>) {
+/// Fills places with what is made of the last position that may be taken next, and of one drawn up to it.
+#[inline]
+fn fill(draws: Draws, length: usize, positions: &mut [usize], mut taken: impl FnMut(usize, usize) -> usize) {
+    let first = length - positions.len();
+    for (index, place) in positions.iter_mut().enumerate() {
+        let last = first + index;
+        *place = taken(last, draws.below(index as u64, last as u64 + 1) as usize);
+    }
+}
+
+fn many(draws: Draws, (start, length): (usize, usize), count: usize, taken: &mut Taken, positions: &mut Vec<usize>) {
     taken.reset(count);
     for index in 0..count {
         let last = (length - count + index) as u64;
@@ -144,18 +152,18 @@ mod tests {
             let count = ((length as f64 * share) as usize).clamp(1, length - 1);
             let draws = Draws::new(Stream::new(seed, &[]), 7);
             let (mut by_table, mut by_eye) = (Vec::new(), Vec::new());
-            many(draws, 0, length, count, &mut Taken::default(), &mut by_table);
+            many(draws, (0, length), count, &mut Taken::default(), &mut by_table);
             let mut sorted = by_table.clone();
             sorted.sort_unstable();
             sorted.dedup();
             prop_assert_eq!(sorted.len(), count);
             prop_assert!(sorted.iter().all(|&position| position < length));
-            let mut agrees = |way: fn(Draws, usize, usize, usize, &mut Vec<usize>)| {
-                by_eye.clear();
-                way(draws, 0, length, count, &mut by_eye);
+            let mut agrees = |way: fn(Draws, usize, usize, &mut [usize])| {
+                by_eye.resize(count, 0);
+                way(draws, 0, length, &mut by_eye);
                 by_eye == by_table
             };
-            prop_assert!(length > 64 || agrees(short), "short");
+            prop_assert!(length > SHORT || agrees(short), "short");
             prop_assert!(length > MEDIUM || agrees(medium), "medium");
             prop_assert!(agrees(long), "long");
         }

@@ -4,6 +4,7 @@
 mod draw;
 mod floyd;
 mod gather;
+mod uniform;
 mod weighted;
 mod within;
 
@@ -248,6 +249,29 @@ impl<'a, N: Stored> OpenLists<'a, N> {
     #[inline]
     fn is_whole(&self) -> bool {
         self.whole.is_some()
+    }
+
+    /// The part that has all lists which can be asked for here, if there is one.
+    fn only(&self) -> Option<(u32, &OpenPart<'a, N>)> {
+        let mut opened = (0..).zip(&self.parts).filter_map(|(partition, part)| Some((partition, part.as_ref()?)));
+        match &self.whole {
+            Some(part) => Some((0, part)),
+            None => opened.next().filter(|_| opened.next().is_none()),
+        }
+    }
+
+    /// The rows of a block of nodes in the only part, whose offsets begin to load; says how many there are.
+    #[inline]
+    fn locate_block<P: Id>(&self, ids: &[u64], indptr: &[P], rows: &mut [usize]) -> Result<usize> {
+        for (slot, &id) in rows.iter_mut().zip(ids) {
+            let location = self.locate(id)?;
+            if self.whole.is_none() {
+                self.part(location.partition)?;
+            }
+            *slot = location.row;
+            prefetch(indptr, location.row);
+        }
+        Ok(ids.len())
     }
 
     /// Where a node's list is; its existence in a whole graph is checked by [`Self::list`].
