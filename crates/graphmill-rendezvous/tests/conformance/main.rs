@@ -11,7 +11,7 @@
 //! | executor | `rules.rs`: steps; `scenes.rs`, where every change is one write and nothing else is any |
 //! | join | `rules.rs`, row by row; `scenes.rs` |
 //! | exit, close, keep-alive | `scenes.rs`; `members.rs` for how long they may take |
-//! | handler | `members.rs`; `tests/python/test_rendezvous_torchrun.py` |
+//! | handler | `members.rs`; `heartbeat.rs` for how long a sign of life may take; `tests/python/test_rendezvous_torchrun.py` |
 //! | construction, parsing | `rules.rs`, `target.rs`, `etcd/url.rs`, `members.rs`; `tests/python/test_rendezvous.py` |
 //! | integration | `scenes.rs`, `members.rs`; `tests/python/test_rendezvous*.py` |
 //! | backend contract | `keepers.rs` |
@@ -19,7 +19,10 @@
 
 #[path = "../etcd/mod.rs"]
 mod etcd;
+mod heartbeat;
 mod holder;
 mod scenes;
+#[path = "../serving/mod.rs"]
+mod serving;
 mod size;
 mod stage;
