@@ -2,13 +2,14 @@
 //! nothing, so that a call may be made again from the start.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
 
 use graphmill_wire::proto::dataset_service_client::DatasetServiceClient;
-use tokio::time::timeout;
 use tonic::{Response, Status, Streaming};
 
 use super::RemoteDataset;
+use super::patience::Patience;
 use crate::remote::control::{Control, ControlTransport};
 use crate::{Error, Result};
 
@@ -16,9 +17,25 @@ use crate::{Error, Result};
 const LARGEST: usize = 64 << 20;
 /// The pause before all servers are asked again: doubled each time, up to the second.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// What a call that is over may take to say so.
+const GRACE: Duration = Duration::from_secs(1);
 
 pub(super) type Service = DatasetServiceClient<ControlTransport>;
 type Answered<T> = std::result::Result<T, Status>;
+
+/// Why a call to one server came to nothing.
+enum Failed {
+    /// The server, or the way to it.
+    There(Status),
+    /// What it sent cannot be used here, so nobody else is asked.
+    Here(Error),
+}
+
+impl From<Status> for Failed {
+    fn from(status: Status) -> Self {
+        Self::There(status)
+    }
+}
 
 impl RemoteDataset {
     /// Asks for an answer in one piece.
@@ -33,20 +50,19 @@ impl RemoteDataset {
         T: Send + 'static,
         F: Future<Output = Answered<Response<T>>> + Send + 'static,
     {
-        let deadline = self.remote.options.deadline;
-        self.in_turn(doing, move |service| {
+        self.in_turn(doing, move |service, patience| {
             let answer = call(service, request.clone());
-            async move { in_time(deadline, answer).await.map(Response::into_inner) }
+            async move { Ok(patience.step(answer).await.map(Response::into_inner)?) }
         })
     }
 
-    /// Asks for an answer in parts, and puts them together. Each part may take as long as the deadline.
+    /// Asks for an answer in parts, and puts them together: `add` says how many bytes a part had, or refuses it.
     pub(super) fn read<Q, P, T, F>(
         &self,
         doing: &'static str,
         request: Q,
         call: impl Fn(Service, Q) -> F + Send + Sync + 'static,
-        add: fn(&mut T, P),
+        add: impl Fn(&mut T, P) -> Result<u64> + Clone + Send + Sync + 'static,
     ) -> Result<T>
     where
         Q: Clone + Send + Sync + 'static,
@@ -54,25 +70,28 @@ impl RemoteDataset {
         T: Default + Send + 'static,
         F: Future<Output = Answered<Response<Streaming<P>>>> + Send + 'static,
     {
-        let deadline = self.remote.options.deadline;
-        self.in_turn(doing, move |service| {
-            let answer = call(service, request.clone());
+        self.in_turn(doing, move |service, patience| {
+            let (answer, add) = (call(service, request.clone()), add.clone());
             async move {
-                let mut parts = in_time(deadline, answer).await?.into_inner();
+                let mut parts = patience.step(answer).await?.into_inner();
                 let mut whole = T::default();
-                while let Some(part) = in_time(deadline, parts.message()).await? {
-                    add(&mut whole, part);
+                while let Some(part) = patience.step(parts.message()).await? {
+                    patience.count(add(&mut whole, part).map_err(Failed::Here)?);
                 }
                 Ok(whole)
             }
         })
     }
 
-    /// Makes a call with one server after the other, until one answers or refuses.
-    fn in_turn<T, F>(&self, doing: &'static str, call: impl Fn(Service) -> F + Send + Sync + 'static) -> Result<T>
+    /// Makes a call with one server after the other, until one answers or refuses, or the time is over.
+    fn in_turn<T, F>(
+        &self,
+        doing: &'static str,
+        call: impl Fn(Service, Patience) -> F + Send + Sync + 'static,
+    ) -> Result<T>
     where
         T: Send + 'static,
-        F: Future<Output = Answered<T>> + Send + 'static,
+        F: Future<Output = std::result::Result<T, Failed>> + Send + 'static,
     {
         self.remote.check_process()?;
         let members = self.remote.members();
@@ -80,39 +99,43 @@ impl RemoteDataset {
         let (before, after) = members.split_at(first);
         let controls: Vec<Control> = after.iter().chain(before).map(|member| member.control.clone()).collect();
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-        let deadline = self.remote.options.deadline;
-        self.remote.runtime().spawn(async move {
-            let _ = sender.send(try_until(deadline, &controls, doing, call).await);
+        let patience = Patience::new(self.remote.options.deadline, controls.len());
+        let patient = patience.clone();
+        let calling = self.remote.runtime().spawn(async move {
+            let _ = sender.send(try_until(&patient, &controls, doing, call).await);
         });
-        // Every step of a call has a deadline, so this ends.
-        receiver.recv().unwrap_or_else(|_| {
-            Err(Error::Unavailable {
-                server: self.remote.describe_members(),
-                doing: doing.to_owned(),
-                reason: "the connection was closed".to_owned(),
-            })
-        })
+        let reason = loop {
+            // Longer than the call gives itself, which then says more about why.
+            match receiver.recv_timeout(patience.left() + GRACE) {
+                Ok(answered) => return answered,
+                Err(RecvTimeoutError::Timeout) if !patience.left().is_zero() => {}
+                Err(RecvTimeoutError::Timeout) => break "no answer, or not all of it, in time",
+                Err(RecvTimeoutError::Disconnected) => break "the connection was closed",
+            }
+        };
+        calling.abort();
+        let server = self.remote.describe_members();
+        Err(Error::Unavailable { server, doing: doing.to_owned(), reason: reason.to_owned() })
     }
 }
 
 /// Asks all servers, and all of them again while there is time: one may be starting, or have lost a peer for a moment.
 async fn try_until<T, F>(
-    deadline: Duration,
+    patience: &Patience,
     controls: &[Control],
     doing: &str,
-    call: impl Fn(Service) -> F,
+    call: impl Fn(Service, Patience) -> F,
 ) -> Result<T>
 where
-    F: Future<Output = Answered<T>>,
+    F: Future<Output = std::result::Result<T, Failed>>,
 {
-    let began = Instant::now();
     let mut pause = PAUSE.0;
     loop {
-        let failed = match try_each(controls, doing, &call).await {
+        let failed = match try_each(controls, doing, |service| call(service, patience.clone())).await {
             Err(error @ Error::Unavailable { .. }) => error,
             settled => return settled,
         };
-        if began.elapsed() + pause >= deadline {
+        if patience.ends_within(pause) {
             return Err(failed);
         }
         tokio::time::sleep(pause).await;
@@ -122,14 +145,15 @@ where
 
 async fn try_each<T, F>(controls: &[Control], doing: &str, call: impl Fn(Service) -> F) -> Result<T>
 where
-    F: Future<Output = Answered<T>>,
+    F: Future<Output = std::result::Result<T, Failed>>,
 {
     let mut failed: Vec<(String, String)> = Vec::new();
     for control in controls {
         let service = DatasetServiceClient::new(control.transport()).max_decoding_message_size(LARGEST);
         let status = match call(service).await {
             Ok(answer) => return Ok(answer),
-            Err(status) => status,
+            Err(Failed::Here(error)) => return Err(error),
+            Err(Failed::There(status)) => status,
         };
         // A server says nothing about sources: what has one was said by the transport.
         let unanswered = std::error::Error::source(&status).is_some();
@@ -147,10 +171,4 @@ where
     };
     let servers: Vec<String> = failed.into_iter().map(|(server, _)| server).collect();
     Err(Error::Unavailable { server: servers.join(", "), doing: doing.to_owned(), reason })
-}
-
-async fn in_time<T>(deadline: Duration, answer: impl Future<Output = Answered<T>>) -> Answered<T> {
-    timeout(deadline, answer)
-        .await
-        .unwrap_or_else(|_| Err(Status::deadline_exceeded(format!("no answer within {} s", deadline.as_secs_f64()))))
 }

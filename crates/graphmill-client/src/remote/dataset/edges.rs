@@ -5,6 +5,7 @@ use graphmill_sample::room;
 use graphmill_wire::proto::{DegreesRequest, DegreesResponse, EdgeIndexRequest, EdgeIndexResponse};
 
 use super::ask::Service;
+use super::grow::grow;
 use super::values::compress;
 use super::{EdgeIndex, EdgeLayout, RemoteDataset, expect, named, pieces};
 use crate::{Error, Result};
@@ -53,11 +54,11 @@ impl RemoteDataset {
         const DOING: &str = "send edges";
         let request = EdgeIndexRequest { edge_type: named(edge_type), layout: layout.to_string() };
         let call = |mut service: Service, request| async move { service.edge_index(request).await };
-        let add = |arrays: &mut (Vec<u64>, Vec<u64>), part: EdgeIndexResponse| {
-            arrays.0.extend(part.first);
-            arrays.1.extend(part.second);
+        let add = move |arrays: &mut (Vec<u64>, Vec<u64>), part: EdgeIndexResponse| {
+            Ok(grow(&mut arrays.0, part.first, "numbers", first)?
+                + grow(&mut arrays.1, part.second, "numbers", second)?)
         };
-        // Tried first: what comes in parts ends the process where it grows beyond all memory.
+        // Tried first, so that nothing is sent that there is no memory for.
         drop(room::<u64>("numbers", first.saturating_add(second))?);
         let arrays = self.read(DOING, request, call, add)?;
         expect(DOING, "numbers", arrays.0.len() as u64, first)?;
@@ -82,9 +83,9 @@ impl RemoteDataset {
             ids: Vec::new(),
             all: ids.is_none(),
         };
-        let read = |request, count| {
+        let read = |request, count: u64| {
             let call = |mut service: Service, request| async move { service.degrees(request).await };
-            let add = |all: &mut Vec<u64>, part: DegreesResponse| all.extend(part.degrees);
+            let add = move |all: &mut Vec<u64>, part: DegreesResponse| grow(all, part.degrees, "degrees", count);
             drop(room::<u64>("degrees", count)?);
             let found = self.read(DOING, request, call, add)?;
             expect(DOING, "degrees", found.len() as u64, count)?;

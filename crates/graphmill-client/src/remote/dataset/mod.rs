@@ -2,8 +2,10 @@
 
 mod ask;
 mod edges;
+mod grow;
 mod ids;
 mod originals;
+mod patience;
 mod values;
 
 use std::sync::Arc;
@@ -18,6 +20,8 @@ use graphmill_wire::proto::{
 use super::Remote;
 use crate::{Error, Result};
 use ask::Service;
+use graphmill_sample::room;
+use grow::{grow, too_many};
 
 pub use values::{AnchorLabels, EdgeIndex, EdgeLayout, Meta, Original, Padded, PartitionBook, Rows, compress};
 
@@ -95,8 +99,17 @@ impl RemoteDataset {
     fn partition_book(&self, of: partition_book_request::Of, count: u64) -> Result<PartitionBook> {
         const DOING: &str = "send a partition book";
         let call = |mut service: Service, request| async move { service.partition_book(request).await };
-        let add = |book: &mut PartitionBook, part: PartitionBookResponse| {
-            part.partitions.into_iter().zip(part.lengths).for_each(|(partition, length)| book.push(partition, length));
+        let add = move |book: &mut PartitionBook, part: PartitionBookResponse| {
+            let mut bytes = 0;
+            // A run has an id at least, so there are no more runs than ids.
+            for (partition, length) in part.partitions.into_iter().zip(part.lengths).filter(|(_, length)| *length > 0) {
+                if book.count().saturating_add(length) > count {
+                    return Err(too_many("ids", count));
+                }
+                book.push(partition, length)?;
+                bytes += 12;
+            }
+            Ok(bytes)
         };
         let book = self.read(DOING, PartitionBookRequest { of: Some(of) }, call, add)?;
         expect(DOING, "ids", book.count(), count)?;
@@ -144,13 +157,14 @@ impl RemoteDataset {
     fn rows(&self, of: &rows_request::Of, info: &FeatureInfo, ids: &[u64]) -> Result<Rows> {
         const DOING: &str = "send rows";
         let row_bytes = info.row_bytes().unwrap_or(0);
-        let mut bytes = Vec::new();
+        let mut bytes = room("bytes of rows", (ids.len() as u64).saturating_mul(row_bytes))?;
         for ids in pieces(ids) {
             let request = RowsRequest { of: Some(of.clone()), ids: ids.to_vec() };
             let call = |mut service: Service, request| async move { service.rows(request).await };
-            let add = |rows: &mut Vec<u8>, part: RowsResponse| rows.extend(part.rows);
+            let count = ids.len() as u64 * row_bytes;
+            let add = move |rows: &mut Vec<u8>, part: RowsResponse| grow(rows, part.rows.into(), "bytes", count);
             let rows = self.read(DOING, request, call, add)?;
-            expect(DOING, "bytes", rows.len() as u64, ids.len() as u64 * row_bytes)?;
+            expect(DOING, "bytes", rows.len() as u64, count)?;
             bytes.extend(rows);
         }
         Ok(Rows { dtype: info.dtype, shape: shape(ids.len() as u64, info), bytes })

@@ -5,6 +5,7 @@ use graphmill_wire::proto::original_id::Id;
 use graphmill_wire::proto::{self, LookupRequest, OriginalIdsRequest, OriginalIdsResponse};
 
 use super::ask::Service;
+use super::grow::grow_names;
 use super::{Original, RemoteDataset, expect, owned, pieces};
 use crate::Result;
 
@@ -19,8 +20,9 @@ impl RemoteDataset {
         for ids in pieces(ids) {
             let request = OriginalIdsRequest { node_type: owned(node_type), ids: ids.to_vec() };
             let call = |mut service: Service, request| async move { service.original_ids(request).await };
-            let add = |all: &mut Vec<_>, part: OriginalIdsResponse| all.extend(part.originals);
-            let found = self.read(DOING, request, call, add)?;
+            let count = ids.len() as u64;
+            let add = move |all: &mut _, part: OriginalIdsResponse| grow_names(all, part.originals, count);
+            let (found, _) = self.read(DOING, request, call, add)?;
             expect(DOING, "original ids", found.len() as u64, ids.len() as u64)?;
             originals.extend(found.into_iter().map(|original| match original.id {
                 Some(Id::Number(number)) => Original::Int(number),

@@ -40,15 +40,21 @@ pub struct PartitionBook {
 }
 
 impl PartitionBook {
-    pub(super) fn push(&mut self, partition: u32, length: u64) {
+    pub(super) fn push(&mut self, partition: u32, length: u64) -> Result<()> {
         let end = self.count().saturating_add(length);
         match (self.partitions.last(), self.ends.last_mut()) {
             (Some(&last), Some(last_end)) if last == partition => *last_end = end,
             _ => {
+                let count = self.ends.len() as u64 + 1;
+                let has_room = self.partitions.try_reserve(1).and_then(|()| self.ends.try_reserve(1)).is_ok();
+                if !has_room {
+                    return Err(graphmill_sample::Error::Memory { what: "runs of a partition book", count }.into());
+                }
                 self.partitions.push(partition);
                 self.ends.push(end);
             }
         }
+        Ok(())
     }
 
     /// How many ids there are.
@@ -261,7 +267,7 @@ mod tests {
         fn a_book_finds_the_partition_of_every_id(owners in proptest::collection::vec(0u32..4, 0..50)) {
             let mut book = PartitionBook::default();
             for &owner in &owners {
-                book.push(owner, 1);
+                book.push(owner, 1).unwrap();
             }
             prop_assert_eq!(book.count(), owners.len() as u64);
             let found = (0..=owners.len() as u64).map(|id| book.partition(id));
