@@ -32,7 +32,7 @@ pub use law::BatchId;
 pub use machine::{Machine, Pairs, Seeds, Step};
 pub use partitioned::PartitionLists;
 pub use plan::Plan;
-pub use room::{make_room, room};
+pub use room::{grow, make_room, room};
 pub use sampler::{Sampler, Times};
 pub use seeds::{Cut, SeedList};
 pub use split::{RowSplit, Share, Split};

@@ -2,6 +2,8 @@
 
 use memmap2::{Advice, MmapMut};
 
+use crate::{Error, Result};
+
 /// Zeroed memory of a fixed size.
 #[derive(Debug, Default)]
 pub(crate) struct Memory(Option<MmapMut>);
@@ -12,19 +14,20 @@ const HUGE: usize = 2 << 20;
 impl Memory {
     /// Finds memory for at least so many bytes. It costs nothing before it is touched.
     ///
-    /// # Panics
-    /// When there is no address space left, as every allocation of this program does.
-    pub(crate) fn new(bytes: usize) -> Self {
+    /// # Errors
+    /// When the system has none to give.
+    pub(crate) fn new(what: &'static str, bytes: usize) -> Result<Self> {
         if bytes == 0 {
-            return Self(None);
+            return Ok(Self(None));
         }
         let unit = if bytes > HUGE / 2 { HUGE } else { 4096 };
-        let memory = MmapMut::map_anon(bytes.next_multiple_of(unit)).expect("there is memory for a buffer");
+        let memory = bytes.checked_next_multiple_of(unit).and_then(|bytes| MmapMut::map_anon(bytes).ok());
+        let memory = memory.ok_or(Error::Memory { what, count: bytes as u64 })?;
         if unit == HUGE {
             // Advice only: without huge pages everything works, slower.
             let _ = memory.advise(Advice::HugePage);
         }
-        Self(Some(memory))
+        Ok(Self(Some(memory)))
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {

@@ -74,7 +74,7 @@ impl Sampler {
         }
         lap(&mut self.times.renumber);
         let layout = Layout::of(&self.plan, &self.machine);
-        let mut buffer = self.pool.take(layout.bytes());
+        let mut buffer = self.pool.take(layout.bytes())?;
         layout.write(&self.plan, &self.machine, buffer.bytes_mut())?;
         lap(&mut self.times.assemble);
         for (rows, place) in layout.gathers(&self.plan, &self.machine) {

@@ -161,8 +161,11 @@ impl Cut {
             SeedList::Pairs { src, dst, classes } => {
                 self.ids.extend(self.positions.iter().map(|&place| src[place as usize]));
                 self.others.extend(self.positions.iter().map(|&place| dst[place as usize]));
-                let class = |classes: &Vec<i64>| self.positions.iter().map(|&place| classes[place as usize]).collect();
-                self.classes = classes.as_ref().map(class);
+                if let Some(classes) = classes {
+                    let mut taken = room("seeds of a batch", count)?;
+                    taken.extend(self.positions.iter().map(|&place| classes[place as usize]));
+                    self.classes = Some(taken);
+                }
             }
         }
         Ok(())

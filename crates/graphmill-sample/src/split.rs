@@ -3,7 +3,12 @@
 
 use crate::exchange::{Answer, Ask, IdVec, Need};
 use crate::places::copy_rows;
+use crate::room::grow;
 use crate::{Error, Result};
+
+/// What there may be no memory for.
+const NODES: &str = "nodes of a question";
+const EDGES: &str = "edges of an answer";
 
 /// A question split by owner. Its memory is used again.
 #[derive(Debug, Default)]
@@ -37,16 +42,21 @@ impl Split {
             share.answer.clear();
         }
         self.owners.clear();
+        grow(&mut self.owners, NODES, need.ids.len())?;
         for (index, &id) in need.ids.iter().enumerate() {
             let owner = owner(id)?;
             self.owners.push(owner as u32);
-            self.shares[owner].ids.push(id);
+            let share = &mut self.shares[owner];
+            grow(&mut share.ids, NODES, 1)?;
+            share.ids.push(id);
             if let (Ask::Contains, Some(&other)) = (need.ask, need.others.get(index)) {
-                self.shares[owner].others.push(other);
+                grow(&mut share.others, NODES, 1)?;
+                share.others.push(other);
             }
         }
         if !matches!(need.ask, Ask::Contains) {
             for share in self.shares.iter_mut().filter(|share| !share.ids.is_empty()) {
+                grow(&mut share.others, NODES, need.others.len())?;
                 share.others.extend_from_slice(need.others);
             }
         }
@@ -72,6 +82,7 @@ impl Split {
             self.shares.iter().any(|share| matches!(share.answer.neighbors, IdVec::U64(_)) && !share.ids.is_empty());
         let mut cursors = vec![Cursor::default(); self.shares.len()];
         if let Ask::Degrees = ask {
+            grow(&mut answer.degrees, NODES, self.owners.len())?;
             for &owner in &self.owners {
                 let next = &mut cursors[owner as usize].node;
                 answer.degrees.push(self.shares[owner as usize].answer.degrees[*next]);
@@ -80,6 +91,13 @@ impl Split {
             return Ok(());
         }
         answer.neighbors = if wide { IdVec::U64(Vec::new()) } else { std::mem::take(&mut answer.neighbors).narrow() };
+        let neighbors = self.shares.iter().map(|share| share.answer.neighbors.len()).sum();
+        match &mut answer.neighbors {
+            IdVec::U32(to) => grow(to, EDGES, neighbors)?,
+            IdVec::U64(to) => grow(to, EDGES, neighbors)?,
+        }
+        grow(&mut answer.edge_ids, EDGES, self.shares.iter().map(|share| share.answer.edge_ids.len()).sum())?;
+        grow(&mut answer.counts, NODES, self.owners.len())?;
         for &owner in &self.owners {
             let (share, cursor) = (&self.shares[owner as usize].answer, &mut cursors[owner as usize]);
             let count = share.counts[cursor.node];
@@ -155,11 +173,13 @@ impl RowSplit {
         for (ids, places) in &mut self.shares {
             ids.clear();
             places.clear();
-            ids.reserve(ids_each);
-            places.reserve(ids_each);
+            grow(ids, NODES, ids_each)?;
+            grow(places, NODES, ids_each)?;
         }
         for (place, &id) in ids.iter().enumerate() {
             let (ids, places) = &mut self.shares[owner(id)?];
+            grow(ids, NODES, 1)?;
+            grow(places, NODES, 1)?;
             ids.push(id);
             places.push(place as u32);
         }

@@ -5,26 +5,24 @@ use std::time::{Duration, Instant};
 
 use graphmill_graph::Fingerprint;
 use graphmill_net::{FrameReader, FrameWriter, Incoming, PeerInfo, Stream, Token};
-use graphmill_sample::{BatchId, Buffer, Gather, law};
+use graphmill_sample::law;
 use graphmill_wire::proto::{self, Role};
-use graphmill_wire::{Header, Kind, Limits, Message, exchange};
-use tokio::sync::{Semaphore, mpsc};
+use graphmill_wire::{Header, Kind, Limits, Message};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::Refusal;
 use crate::core::Core;
-use crate::dataset;
-use crate::job::panic_message;
 use crate::outlet::{Out, Outlet};
+use crate::questions;
 use crate::registry::{ClientId, Found};
+use crate::sampling::MOST_CREDITS;
 use crate::scheduler::Credited;
 
 /// How long a greeting may take.
 const GREETING: Duration = Duration::from_secs(5);
 /// How long a client that was refused may take to hang up.
 const GOODBYE: Duration = Duration::from_secs(1);
-/// The most questions of a peer under way; further ones wait in its socket.
-const QUESTIONS: usize = 64;
 /// Buffers that a connection keeps for what it sends.
 const KEPT: usize = 8;
 
@@ -51,6 +49,8 @@ pub(crate) async fn serve(core: Arc<Core>, greeting: Arc<Greeting>, stream: Stre
         Err(_) => return tracing::info!(peer = peer.address, "a connection did not greet in time"),
     };
     let (client, slots) = (client_id(&hello.client), hello.slots && shares_memory);
+    // Whoever takes nothing for as long as a lease is gone, also if it has none.
+    writer.set_stall(greeting.lease);
     let (outlet, waiting) = Outlet::new(slots, KEPT, Arc::clone(&core.unsent));
     // Here, so that it tells the channels even if the connection ends before the first frame is written.
     let mut queue = Queue { core: &core, outlet: &outlet, waiting, current: None };
@@ -207,8 +207,8 @@ pub(crate) fn client_id(bytes: &[u8]) -> ClientId {
 
 /// What waits to be written. However the connection ends, the channels of what was not written are told.
 struct Queue<'a> {
-    core: &'a Core,
-    outlet: &'a Outlet,
+    core: &'a Arc<Core>,
+    outlet: &'a Arc<Outlet>,
     waiting: mpsc::UnboundedReceiver<Out>,
     /// What is being written now.
     current: Option<Out>,
@@ -218,7 +218,9 @@ impl Queue<'_> {
     /// What was being written is taken, or lost: its channel is told.
     fn gone(&mut self) {
         let Some(out) = self.current.take() else { return };
-        self.outlet.written();
+        for question in self.outlet.written(&out) {
+            questions::hand_over(self.core, self.outlet, question);
+        }
         if let Some((channel, bytes)) = out.batch() {
             self.core.work.scheduler(|scheduler| scheduler.consumed(channel, bytes));
         }
@@ -227,8 +229,8 @@ impl Queue<'_> {
 
 impl Drop for Queue<'_> {
     fn drop(&mut self) {
-        self.gone();
         self.waiting.close();
+        self.gone();
         loop {
             match self.waiting.try_recv() {
                 Ok(out) => {
@@ -268,7 +270,6 @@ async fn read(
     hello: &proto::Hello,
     client: ClientId,
 ) -> Ended {
-    let questions = Arc::new(Semaphore::new(QUESTIONS));
     let is_client = hello.role() == Role::Client;
     loop {
         let frame = match reader.next().await {
@@ -280,7 +281,7 @@ async fn read(
             core.registry.renew(client);
         }
         // Whoever asks and does not read the answers is not read either.
-        outlet.room().await;
+        outlet.backlog.room().await;
         let done = match &frame.message {
             Message::Credit(credit) if is_client => take_credit(core, outlet, client, &frame.header, credit),
             Message::Return(back) => {
@@ -297,7 +298,7 @@ async fn read(
                 Ok(())
             }
             Message::Ask(_) | Message::Gather(_) | Message::Read(_) if !is_client => {
-                take_question(core, outlet, reader, frame, &questions).await
+                questions::take(core, outlet, reader, frame).await
             }
             other => Err(format!("it sent {:?}, which has no place here", other.kind())),
         };
@@ -325,6 +326,10 @@ fn take_credit(
             return Ok(());
         }
     };
+    // Before each of them is answered.
+    if credit.g.len() as u64 > MOST_CREDITS {
+        return Err(format!("channel {} asked for more batches at once than it may", channel.id));
+    }
     if core.is_stopping() {
         let refusal = Refusal::unavailable("this server stops; ask another one, or later");
         for &g in &credit.g {
@@ -344,79 +349,4 @@ fn take_credit(
         Credited::Taken | Credited::Stale | Credited::Unknown => Ok(()),
         Credited::TooMany => Err(format!("channel {} asked for more batches at once than it may", channel.id)),
     }
-}
-
-/// Hands a peer's question to the workers.
-async fn take_question(
-    core: &Arc<Core>,
-    outlet: &Arc<Outlet>,
-    reader: &mut FrameReader,
-    frame: Incoming,
-    questions: &Arc<Semaphore>,
-) -> Result<(), String> {
-    let permit = Arc::clone(questions).acquire_owned().await.map_err(|error| error.to_string())?;
-    let mut body = outlet.buffer(frame.header.body as usize);
-    reader.read_body(body.bytes_mut()).await.map_err(|error| error.to_string())?;
-    let (core, outlet) = (Arc::clone(core), Arc::clone(outlet));
-    Arc::clone(&core.work).urgent(move |memory| {
-        let answered =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| answer(&core, &outlet, &frame, &body, memory)));
-        let refusal = match answered {
-            Ok(Ok(())) => None,
-            Ok(Err(refusal)) => Some(refusal),
-            Err(panic) => {
-                *memory = crate::work::Memory::default();
-                Some(Refusal::internal(format!("answering panicked: {}", panic_message(panic.as_ref()))))
-            }
-        };
-        if let Some(refusal) = refusal {
-            let header = Header { request: frame.header.request, ..Header::new(Kind::Failed) };
-            outlet.send_message(header, Message::Failed(refusal.failed()));
-        }
-        core.metrics.question();
-        drop(permit);
-    });
-    Ok(())
-}
-
-/// Answers a peer's question from what is here, and asks nobody.
-fn answer(
-    core: &Core,
-    outlet: &Arc<Outlet>,
-    frame: &Incoming,
-    body: &Buffer,
-    memory: &mut crate::work::Memory,
-) -> Result<(), Refusal> {
-    let invalid = |error: graphmill_wire::Error| Refusal::invalid(error.to_string());
-    let Header { request, epoch, g, .. } = frame.header;
-    let lineup = core.cluster.lineup();
-    match &frame.message {
-        Message::Ask(head) => {
-            let mut need =
-                exchange::need(head, body.bytes(), BatchId { epoch, g, repeated: false }).map_err(invalid)?;
-            // An answer must fit a frame, whatever a peer asks for.
-            need.limit = need.limit.min(exchange::ANSWER_EDGES);
-            lineup.view.answer(&need, &mut memory.answer, &mut memory.scratch)?;
-            let head = Message::Answer(exchange::answer_head(&memory.answer));
-            let mut bytes = Vec::new();
-            exchange::answer_body(&memory.answer, &mut bytes);
-            outlet.send_bytes(Header { request, ..Header::new(head.kind()) }, head, bytes);
-        }
-        Message::Gather(head) => {
-            let (source, ids) = exchange::rows(head, body.bytes()).map_err(invalid)?;
-            let size = lineup.view.row_bytes(source)?;
-            let all = ids.len().checked_mul(size).filter(|&bytes| bytes as u64 <= Limits::SERVER.body);
-            let all = all.ok_or_else(|| Refusal::invalid(format!("{} rows are too many for one answer", ids.len())))?;
-            let mut rows = outlet.memory(all);
-            lineup.view.gather(Gather { source, ids }, rows.bytes_mut())?;
-            outlet.send_rows(Header { request, ..Header::new(Kind::Rows) }, size, all, rows);
-        }
-        Message::Read(head) => {
-            let bytes = dataset::answer_read(&lineup.dataset, head, body.bytes())?;
-            let message = Message::Reading(proto::Reading {});
-            outlet.send_bytes(Header { request, ..Header::new(message.kind()) }, message, bytes);
-        }
-        _ => return Err(Refusal::invalid("this is no question")),
-    }
-    Ok(())
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use graphmill_sample::{Ask, BatchId, Gather, Layout, Machine, Need, RowSplit, Source, Split, Step};
-use graphmill_wire::{Header, Kind, Message, exchange, proto};
+use graphmill_wire::{Header, Kind, Limits, Message, exchange, proto};
 
 use crate::Refusal;
 use crate::cluster::{Answered, Cluster, Lineup, Question, lock};
@@ -236,7 +236,13 @@ impl Job {
         let (plan, lineup) = (&self.channel.backend.plan, &asking.lineup);
         let layout = Layout::of(plan, machine);
         let Some(outlet) = self.channel.outlet() else { return Ok(Progress::Unwanted) };
-        let mut memory = outlet.memory(layout.bytes());
+        let most = Limits::CLIENT.body;
+        if layout.bytes() as u64 > most {
+            let bytes = layout.bytes();
+            let reason = format!("it has {bytes} bytes, a client takes {most}; lower the fanouts or the batch size");
+            return Err(Refusal::invalid(reason));
+        }
+        let mut memory = outlet.memory(layout.bytes())?;
         let buffer = memory.bytes_mut();
         layout.write(plan, machine, buffer)?;
         let mut asked = Vec::new();
@@ -356,7 +362,7 @@ fn read_answers(splits: &mut [Split], asked: &[(usize, usize)], mut replies: Rep
         let share = share.ok_or_else(|| Refusal::internal("an answer has no question"))?;
         let first = number == 0 || asked[number - 1] != (place, owner);
         let read = if first { exchange::read_answer } else { exchange::read_more };
-        read(head, answered.body(), &mut share.answer).map_err(|error| Refusal::internal(error.to_string()))?;
+        read(head, answered.body(), &mut share.answer).map_err(Refusal::of_answer)?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! control plane and name the batches they want over the data plane; the [`scheduler`] says whose batch is next; workers
 //! run the sampler's machine, whose questions about nodes of other partitions go to peers.
 
+mod backlog;
 mod cluster;
 mod connection;
 mod core;
@@ -14,6 +15,7 @@ mod life;
 mod meeting;
 mod metrics;
 mod outlet;
+mod questions;
 mod refusal;
 mod registry;
 mod sampling;

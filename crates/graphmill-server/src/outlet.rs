@@ -7,16 +7,21 @@ use std::sync::{Arc, Mutex};
 use graphmill_net::{FrameWriter, SharedSlot};
 use graphmill_sample::{Buffer, Pool};
 use graphmill_wire::{Header, Kind, Message, proto};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 
+use crate::Refusal;
+use crate::backlog::Backlog;
 use crate::cluster::lock;
 use crate::life::Life;
 use crate::scheduler::ChannelId;
+use crate::work::Urgent;
 
 /// The most slots of one connection: some being written, some on their way, some with the client's user.
 const SLOTS: usize = 8;
-/// A connection with more frames to write is not read any more.
-const WAITING: usize = 4096;
+/// The most bytes of slots that rows lie in; further ones go through the socket.
+const ROW_SLOTS: usize = 256 << 20;
+/// Idle memory that is kept for questions and rows.
+const KEPT_BYTES: usize = 64 << 20;
 /// The channel of what is no batch; none has this number.
 const NO_CHANNEL: ChannelId = 0;
 /// Slots are a multiple of this long.
@@ -26,13 +31,14 @@ const SLOT_UNIT: usize = 2 << 20;
 #[derive(Debug)]
 pub(crate) struct Outlet {
     queue: mpsc::UnboundedSender<Out>,
-    /// Frames that wait to be written, here and on the whole server.
-    waiting: AtomicUsize,
+    /// What waits to be taken, and the questions under way.
+    pub(crate) backlog: Arc<Backlog>,
+    /// Frames that wait to be written on the whole server.
     waiting_everywhere: Arc<AtomicUsize>,
-    /// A frame was written.
-    written: Notify,
     /// What batches are written to when they are not shared.
     pool: Pool,
+    /// The memory of questions, and of rows that are not shared.
+    question_pool: Pool,
     /// None on a connection without shared memory.
     slots: Option<Mutex<Vec<Slot>>>,
 }
@@ -63,6 +69,8 @@ enum Body {
 struct Slot {
     /// None while a batch is being written to it.
     memory: Option<SharedSlot>,
+    /// The bytes of its memory, wherever that is.
+    room: usize,
     state: SlotState,
 }
 
@@ -115,25 +123,21 @@ impl Outlet {
         waiting_everywhere: Arc<AtomicUsize>,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Out>) {
         let (queue, receiver) = mpsc::unbounded_channel();
-        let (waiting, written, slots) = (AtomicUsize::new(0), Notify::new(), slots.then(Mutex::default));
-        (Arc::new(Self { queue, waiting, waiting_everywhere, written, pool: Pool::new(batches), slots }), receiver)
+        let outlet = Self {
+            queue,
+            backlog: Arc::default(),
+            waiting_everywhere,
+            pool: Pool::new(batches),
+            question_pool: Pool::bounded(batches, KEPT_BYTES),
+            slots: slots.then(Mutex::default),
+        };
+        (Arc::new(outlet), receiver)
     }
 
-    /// Waits until not too many frames wait to be written.
-    pub(crate) async fn room(&self) {
-        while self.waiting.load(Ordering::Acquire) > WAITING {
-            let written = self.written.notified();
-            if self.waiting.load(Ordering::Acquire) > WAITING {
-                written.await;
-            }
-        }
-    }
-
-    /// A frame was written, or never will be.
-    pub(crate) fn written(&self) {
-        self.waiting.fetch_sub(1, Ordering::AcqRel);
+    /// A frame was written, or never will be; the questions that may be answered now.
+    pub(crate) fn written(&self, out: &Out) -> Vec<Urgent> {
         self.waiting_everywhere.fetch_sub(1, Ordering::AcqRel);
-        self.written.notify_one();
+        self.backlog.taken(out.held())
     }
 
     /// Whether the connection is gone.
@@ -141,20 +145,29 @@ impl Outlet {
         self.queue.is_closed()
     }
 
-    /// Memory for an answer that is no batch.
-    pub(crate) fn buffer(&self, bytes: usize) -> Buffer {
-        self.pool.take(bytes)
+    /// Memory for a question.
+    pub(crate) fn buffer(&self, bytes: usize) -> graphmill_sample::Result<Buffer> {
+        self.question_pool.take(bytes)
     }
 
-    /// Memory for a batch, or for rows: a slot if one is free or can be made.
-    pub(crate) fn memory(self: &Arc<Self>, bytes: usize) -> BatchMemory {
-        match self.slot(bytes) {
+    /// Memory for a batch: a slot if one is free or can be made. How much of it a client holds is up to its channels.
+    pub(crate) fn memory(self: &Arc<Self>, bytes: usize) -> graphmill_sample::Result<BatchMemory> {
+        Ok(match self.slot(bytes, usize::MAX) {
             Some(slot) => BatchMemory::Slot(slot),
-            None => BatchMemory::Heap(self.pool.take(bytes)),
-        }
+            None => BatchMemory::Heap(self.pool.take(bytes)?),
+        })
     }
 
-    fn slot(self: &Arc<Self>, bytes: usize) -> Option<LentSlot> {
+    /// The same for rows, which no channel bounds.
+    pub(crate) fn memory_for_rows(self: &Arc<Self>, bytes: usize) -> graphmill_sample::Result<BatchMemory> {
+        Ok(match self.slot(bytes, ROW_SLOTS) {
+            Some(slot) => BatchMemory::Slot(slot),
+            None => BatchMemory::Heap(self.question_pool.take(bytes)?),
+        })
+    }
+
+    /// A slot, if all of them have no more bytes than `most` then.
+    fn slot(self: &Arc<Self>, bytes: usize, most: usize) -> Option<LentSlot> {
         let mut slots = lock(self.slots.as_ref()?);
         let lend = |number: usize, memory| LentSlot { outlet: Arc::clone(self), number, memory: Some(memory), bytes };
         let usable = |slot: &Slot| matches!(slot.state, SlotState::Free | SlotState::New);
@@ -169,6 +182,10 @@ impl Outlet {
             return None;
         }
         let room = (bytes + bytes / 4).next_multiple_of(SLOT_UNIT);
+        let others = slots.iter().enumerate().filter(|(number, _)| Some(*number) != small);
+        if others.map(|(_, slot)| slot.room).sum::<usize>().saturating_add(room) > most {
+            return None;
+        }
         let memory = match SharedSlot::create(room) {
             Ok(memory) => memory,
             Err(error) => {
@@ -177,15 +194,15 @@ impl Outlet {
             }
         };
         let number = small.unwrap_or_else(|| {
-            slots.push(Slot { memory: None, state: SlotState::New });
+            slots.push(Slot { memory: None, room, state: SlotState::New });
             slots.len() - 1
         });
-        slots[number] = Slot { memory: None, state: SlotState::New };
+        slots[number] = Slot { memory: None, room, state: SlotState::New };
         Some(lend(number, memory))
     }
 
     /// Sends a batch; its channel is told when the client has taken it.
-    /// If nobody can take it any more, the answer is no, and nobody else is told.
+    /// If nobody can take it any more, or there is no memory left for it, the answer is no, and no channel is told.
     pub(crate) fn send_batch(
         &self,
         header: Header,
@@ -215,7 +232,14 @@ impl Outlet {
         (channel, bytes): (ChannelId, u64),
         life: Option<Life>,
     ) -> bool {
-        let mut slot = match self.own(memory) {
+        let memory = match self.own(memory) {
+            Ok(memory) => memory,
+            Err(error) => {
+                self.send_message(header, Message::Failed(Refusal::from(error).failed()));
+                return false;
+            }
+        };
+        let mut slot = match memory {
             BatchMemory::Heap(buffer) => {
                 let batch = (channel != NO_CHANNEL).then_some((channel, bytes));
                 let body = Body::Buffer(buffer);
@@ -228,7 +252,7 @@ impl Outlet {
             let Some(slots) = &self.slots else { return false };
             let slot = &mut lock(slots)[number];
             let is_new = slot.state == SlotState::New;
-            *slot = Slot { memory, state: SlotState::Out(channel, bytes) };
+            (slot.memory, slot.state) = (memory, SlotState::Out(channel, bytes));
             is_new
         };
         let number = number as u32;
@@ -250,21 +274,21 @@ impl Outlet {
         let slot = &mut lock(slots)[number];
         let was_out = matches!(slot.state, SlotState::Out(..));
         if was_out {
-            *slot = Slot { memory: None, state: SlotState::Retired };
+            *slot = Slot::RETIRED;
         }
         was_out
     }
 
     /// Memory that can be sent here: a slot of another connection, which its client has left while the batch was made, is
     /// copied.
-    fn own(&self, memory: BatchMemory) -> BatchMemory {
+    fn own(&self, memory: BatchMemory) -> graphmill_sample::Result<BatchMemory> {
         match memory {
             BatchMemory::Slot(mut slot) if !std::ptr::eq(Arc::as_ptr(&slot.outlet), self) => {
-                let mut buffer = self.pool.take(slot.bytes);
+                let mut buffer = self.pool.take(slot.bytes)?;
                 buffer.bytes_mut().copy_from_slice(slot.bytes_mut());
-                BatchMemory::Heap(buffer)
+                Ok(BatchMemory::Heap(buffer))
             }
-            memory => memory,
+            memory => Ok(memory),
         }
     }
 
@@ -285,11 +309,10 @@ impl Outlet {
 
     /// Says whether there is a connection to send it over.
     fn send(&self, out: Out) -> bool {
-        self.waiting.fetch_add(1, Ordering::AcqRel);
         self.waiting_everywhere.fetch_add(1, Ordering::AcqRel);
-        let sent = self.queue.send(out).is_ok();
+        let sent = self.backlog.sent(out.held(), || self.queue.send(out).is_ok());
         if !sent {
-            self.written();
+            self.waiting_everywhere.fetch_sub(1, Ordering::AcqRel);
         }
         sent
     }
@@ -306,7 +329,7 @@ impl Outlet {
                 batches.push((channel, bytes));
                 slot.state = next;
                 if next == SlotState::Retired {
-                    slot.memory = None;
+                    *slot = Slot::RETIRED;
                 }
             }
         }
@@ -320,7 +343,7 @@ impl Outlet {
         for slot in lock(slots).iter_mut() {
             if let SlotState::Out(channel, bytes) = slot.state {
                 lost.push((channel, bytes));
-                *slot = Slot { memory: None, state: SlotState::Retired };
+                *slot = Slot::RETIRED;
             }
         }
         lost
@@ -350,7 +373,21 @@ impl Outlet {
     }
 }
 
+impl Slot {
+    const RETIRED: Self = Self { memory: None, room: 0, state: SlotState::Retired };
+}
+
 impl Out {
+    /// The bytes that it holds while it waits; those of a batch are its channel's.
+    fn held(&self) -> usize {
+        let body = match &self.body {
+            Body::Buffer(buffer) if self.batch.is_none() => buffer.bytes().len(),
+            Body::Bytes(bytes) => bytes.len(),
+            Body::None | Body::Buffer(_) | Body::Slot(_) => 0,
+        };
+        size_of::<Self>() + self.message.encoded_len() + body
+    }
+
     pub(crate) fn batch(&self) -> Option<(ChannelId, u64)> {
         self.batch
     }
@@ -375,7 +412,7 @@ mod tests {
     fn a_batch_made_for_a_connection_that_is_gone_goes_to_the_next_as_a_copy() {
         let (before, _) = Outlet::new(true, 1, Arc::default());
         let (now, mut queue) = Outlet::new(true, 1, Arc::default());
-        let mut memory = before.memory(3);
+        let mut memory = before.memory(3).unwrap();
         assert!(matches!(memory, BatchMemory::Slot(_)));
         memory.bytes_mut().copy_from_slice(b"abc");
         let head = proto::BatchHead { bytes: 3, ..proto::BatchHead::default() };

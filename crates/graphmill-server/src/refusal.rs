@@ -38,6 +38,14 @@ impl Refusal {
         Self { code: Code::Internal, reason: reason.into() }
     }
 
+    /// A peer's answer cannot be read.
+    pub(crate) fn of_answer(error: graphmill_wire::Error) -> Self {
+        match error {
+            graphmill_wire::Error::Memory(error) => error.into(),
+            error => Self::internal(error.to_string()),
+        }
+    }
+
     /// With words before the reason.
     #[must_use]
     pub fn while_doing(self, what: &str) -> Self {

@@ -27,8 +27,10 @@ const MAX_EDGES: u64 = 100_000_000;
 const MAX_SEEDS: u64 = 10_000_000;
 /// How long a client may take between two parts of a list of seeds.
 const PART: Duration = Duration::from_secs(30);
+/// The most batches that a channel may have asked for.
+pub(crate) const MOST_CREDITS: u64 = 1024;
 /// What a channel may take unless its client asks for less or more, and the most it is given.
-const CREDITS: (u64, u64) = (16, 1024);
+const CREDITS: (u64, u64) = (16, MOST_CREDITS);
 const BYTES: (u64, u64) = (256 << 20, 4 << 30);
 
 /// The service.

@@ -13,7 +13,7 @@ use graphmill_sample::{Answer, AnswerScratch, Cut};
 use crate::scheduler::{Scheduler, Turn};
 
 /// Something that others wait for.
-type Urgent = Box<dyn FnOnce(&mut Memory) + Send>;
+pub(crate) type Urgent = Box<dyn FnOnce(&mut Memory) + Send>;
 
 /// What a worker does next.
 pub(crate) enum Task {

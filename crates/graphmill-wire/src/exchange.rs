@@ -2,7 +2,7 @@
 
 use graphmill_graph::Direction;
 use graphmill_graph::random::Stream;
-use graphmill_sample::{Answer, Ask, BatchId, IdVec, Need, Source, Take};
+use graphmill_sample::{Answer, Ask, BatchId, IdVec, Need, Source, Take, grow};
 
 use crate::proto::{self, AskKind, RowKind, TakeKind};
 use crate::{Error, Limits, Result};
@@ -125,6 +125,13 @@ pub fn answer_head(answer: &Answer) -> proto::Answer {
     }
 }
 
+/// How long an answer's body is.
+pub fn answer_bytes(answer: &Answer) -> u64 {
+    let width = if matches!(answer.neighbors, IdVec::U64(_)) { 8 } else { 4 };
+    let words = answer.edge_ids.len() + answer.degrees.len();
+    (8 * words + width * answer.neighbors.len() + 4 * answer.counts.len()) as u64
+}
+
 /// Appends an answer's body: the arrays of 64 bits first, so that all are aligned.
 pub fn answer_body(answer: &Answer, body: &mut Vec<u8>) {
     body.extend_from_slice(bytemuck::cast_slice(&answer.edge_ids));
@@ -139,7 +146,7 @@ pub fn answer_body(answer: &Answer, body: &mut Vec<u8>) {
 /// Reads an answer into memory that is used again. The body must lie at a multiple of eight.
 ///
 /// # Errors
-/// When the body is not as long as the head says, or not aligned.
+/// When the body is not as long as the head says, or not aligned, or there is no memory for it.
 pub fn read_answer(head: &proto::Answer, body: &[u8], answer: &mut Answer) -> Result<()> {
     answer.clear();
     read_more(head, body, answer)
@@ -148,7 +155,7 @@ pub fn read_answer(head: &proto::Answer, body: &[u8], answer: &mut Answer) -> Re
 /// Reads the answer to the next piece of a question behind those before it. The body must lie at a multiple of eight.
 ///
 /// # Errors
-/// When the body is not as long as the head says, or not aligned.
+/// When the body is not as long as the head says, or not aligned, or there is no memory for it.
 pub fn read_more(head: &proto::Answer, body: &[u8], answer: &mut Answer) -> Result<()> {
     let mut rest = body;
     let mut take = |elements: u64, size: usize| {
@@ -158,26 +165,35 @@ pub fn read_more(head: &proto::Answer, body: &[u8], answer: &mut Answer) -> Resu
         rest = left;
         Ok::<_, Error>(taken)
     };
-    answer.edge_ids.extend_from_slice(words(take(head.edge_ids, 8)?)?);
-    answer.degrees.extend_from_slice(words(take(head.degrees, 8)?)?);
+    append(&mut answer.edge_ids, words(take(head.edge_ids, 8)?)?)?;
+    append(&mut answer.degrees, words(take(head.degrees, 8)?)?)?;
     if head.wide {
         let ids = words(take(head.neighbors, 8)?)?;
         match &mut answer.neighbors {
-            IdVec::U64(to) => to.extend_from_slice(ids),
+            IdVec::U64(to) => append(to, ids)?,
             IdVec::U32(before) => {
-                let before = before.iter().map(|&id| u64::from(id));
-                answer.neighbors = IdVec::U64(before.chain(ids.iter().copied()).collect());
+                let mut all = Vec::new();
+                room_for(&mut all, before.len() + ids.len())?;
+                all.extend(before.iter().map(|&id| u64::from(id)).chain(ids.iter().copied()));
+                answer.neighbors = IdVec::U64(all);
             }
         }
     } else {
         let ids = words(take(head.neighbors, 4)?)?;
         match &mut answer.neighbors {
-            IdVec::U32(to) => to.extend_from_slice(ids),
-            wide @ IdVec::U64(_) if wide.is_empty() => *wide = IdVec::U32(ids.to_vec()),
-            IdVec::U64(to) => to.extend(ids.iter().map(|&id| u64::from(id))),
+            IdVec::U32(to) => append(to, ids)?,
+            wide @ IdVec::U64(_) if wide.is_empty() => {
+                let mut narrow = Vec::new();
+                append(&mut narrow, ids)?;
+                *wide = IdVec::U32(narrow);
+            }
+            IdVec::U64(to) => {
+                room_for(to, ids.len())?;
+                to.extend(ids.iter().map(|&id| u64::from(id)));
+            }
         }
     }
-    answer.counts.extend_from_slice(words(take(head.counts, 4)?)?);
+    append(&mut answer.counts, words(take(head.counts, 4)?)?)?;
     if rest.is_empty() { Ok(()) } else { Err(lengths("answer", body.len())) }
 }
 
@@ -204,6 +220,17 @@ pub fn rows<'a>(head: &proto::Gather, body: &'a [u8]) -> Result<(Source, &'a [u6
     };
     let ids = words(body)?;
     if ids.len() as u64 == head.ids { Ok((source, ids)) } else { Err(lengths("question", body.len())) }
+}
+
+/// Appends, unless there is no memory for that.
+fn append<T: Copy>(list: &mut Vec<T>, more: &[T]) -> Result<()> {
+    room_for(list, more.len())?;
+    list.extend_from_slice(more);
+    Ok(())
+}
+
+fn room_for<T>(list: &mut Vec<T>, more: usize) -> Result<()> {
+    grow(list, "elements of an answer", more).map_err(Error::Memory)
 }
 
 fn words<T: bytemuck::Pod>(bytes: &[u8]) -> Result<&[T]> {
@@ -235,6 +262,7 @@ mod tests {
             let sent = Answer { counts, neighbors, edge_ids, degrees };
             let mut body = Vec::new();
             answer_body(&sent, &mut body);
+            prop_assert_eq!(body.len() as u64, answer_bytes(&sent));
             let memory = aligned(&body);
             let mut found = Answer::default();
             read_answer(&answer_head(&sent), &bytemuck::cast_slice(&memory)[..body.len()], &mut found).unwrap();

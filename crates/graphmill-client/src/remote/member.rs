@@ -331,13 +331,13 @@ impl Member {
                     let server = &self.control.endpoint;
                     let span =
                         tracing::trace_span!(target: "graphmill::batch", "received", %server, channel, epoch, g, body);
-                    let buffer = match self.receive(&mut reader, &head, body, slots).instrument(span).await {
-                        Ok(buffer) => buffer,
+                    let arrival = match self.receive(&mut reader, head, body, slots).instrument(span).await {
+                        Ok(arrival) => arrival,
                         Err(reason) => return reason,
                     };
                     self.counters.batches.fetch_add(1, Ordering::Relaxed);
                     if let Some(inbox) = self.inbox(channel) {
-                        inbox.arrived(&self.control.endpoint, channel, epoch, g, Arrival::Batch(head, buffer));
+                        inbox.arrived(&self.control.endpoint, channel, epoch, g, arrival);
                     }
                 }
                 Message::Failed(failed) => {
@@ -365,22 +365,29 @@ impl Member {
         }
     }
 
-    /// The memory of a batch: its slot, or a buffer that the socket is read into.
+    /// A batch in its memory, which is its slot, or a buffer that the socket is read into. Without memory for it only this
+    /// batch fails; what came of it is skipped.
     async fn receive(
         &self,
         reader: &mut FrameReader,
-        head: &proto::BatchHead,
+        head: proto::BatchHead,
         body: u64,
         slots: &Arc<ReceivedSlots>,
-    ) -> Result<Buffer, String> {
+    ) -> Result<Arrival, String> {
+        let no_memory = |error: graphmill_sample::Error| {
+            Arrival::Failed(proto::Failed { code: Code::OverBudget.into(), reason: error.to_string() })
+        };
         let Some(number) = head.slot else {
             if body != head.bytes {
                 return Err(format!("a batch of {} bytes came with {body}", head.bytes));
             }
-            let mut buffer = self.pool.take(body as usize);
+            let mut buffer = match self.pool.take(body as usize) {
+                Ok(buffer) => buffer,
+                Err(error) => return Ok(no_memory(error)),
+            };
             reader.read_body(buffer.bytes_mut()).await.map_err(|error| error.to_string())?;
             self.counters.socket_bytes.fetch_add(body, Ordering::Relaxed);
-            return Ok(buffer);
+            return Ok(Arrival::Batch(head, buffer));
         };
         let slot = slots.take(number, head.bytes as usize).ok_or_else(|| format!("slot {number} is not known"))?;
         if slot.bytes().len() != head.bytes as usize {
@@ -389,10 +396,13 @@ impl Member {
         self.counters.shared_bytes.fetch_add(head.bytes, Ordering::Relaxed);
         if slots.crowded() {
             self.counters.copied_bytes.fetch_add(head.bytes, Ordering::Relaxed);
-            let mut buffer = self.pool.take(head.bytes as usize);
+            let mut buffer = match self.pool.take(head.bytes as usize) {
+                Ok(buffer) => buffer,
+                Err(error) => return Ok(no_memory(error)),
+            };
             buffer.bytes_mut().copy_from_slice(slot.bytes());
-            return Ok(buffer);
+            return Ok(Arrival::Batch(head, buffer));
         }
-        Ok(Buffer::in_slot(Box::new(BatchSlot(slot))))
+        Ok(Arrival::Batch(head, Buffer::in_slot(Box::new(BatchSlot(slot)))))
     }
 }

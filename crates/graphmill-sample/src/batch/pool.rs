@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::Result;
 use crate::memory::Memory;
 
 /// A store of idle buffers. Clones share it.
@@ -12,35 +13,56 @@ pub struct Pool(Arc<Idle>);
 #[derive(Debug)]
 struct Idle {
     buffers: Mutex<Vec<Memory>>,
-    /// The most buffers kept.
+    /// The most buffers kept, and the most bytes of all of them.
     keep: usize,
+    bytes: usize,
 }
 
 impl Pool {
     /// A pool that keeps up to so many idle buffers.
     pub fn new(keep: usize) -> Self {
-        Self(Arc::new(Idle { buffers: Mutex::default(), keep }))
+        Self::bounded(keep, usize::MAX)
+    }
+
+    /// The same, with a bound for the bytes of all idle buffers.
+    pub fn bounded(keep: usize, bytes: usize) -> Self {
+        Self(Arc::new(Idle { buffers: Mutex::default(), keep, bytes }))
     }
 
     /// A buffer of so many bytes, whatever they hold.
-    pub fn take(&self, bytes: usize) -> Buffer {
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn take(&self, bytes: usize) -> Result<Buffer> {
         let mut idle = self.0.buffers.lock().unwrap_or_else(PoisonError::into_inner);
         let fitting = idle.iter().position(|memory| memory.len() >= bytes);
         let memory = fitting.map(|place| idle.swap_remove(place));
-        if memory.is_none() && idle.len() >= self.0.keep {
+        if memory.is_none() && !self.0.has_room(&idle, bytes) {
             // Too small for what batches have become: it makes room for one that fits.
             idle.pop();
         }
         drop(idle);
         // Some spare room, so that the next batch, a little larger, fits too.
-        let memory = memory.unwrap_or_else(|| Memory::new(bytes + bytes / 8));
-        Buffer(Loan::Pooled { memory, bytes, home: Arc::clone(&self.0) })
+        let spare = || Memory::new("bytes of a batch", bytes.saturating_add(bytes / 8));
+        let memory = memory.map_or_else(spare, Ok)?;
+        Ok(Buffer(Loan::Pooled { memory, bytes, home: Arc::clone(&self.0) }))
     }
 
     /// Bytes of idle buffers.
     pub fn idle_bytes(&self) -> usize {
-        self.0.buffers.lock().unwrap_or_else(PoisonError::into_inner).iter().map(Memory::len).sum()
+        bytes_of(&self.0.buffers.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+impl Idle {
+    /// Whether one more buffer may be kept.
+    fn has_room(&self, idle: &[Memory], bytes: usize) -> bool {
+        idle.len() < self.keep && bytes_of(idle).saturating_add(bytes) <= self.bytes
+    }
+}
+
+fn bytes_of(idle: &[Memory]) -> usize {
+    idle.iter().map(Memory::len).sum()
 }
 
 /// A buffer on loan: from a pool, or memory of somebody else's that is given back when it is dropped.
@@ -89,7 +111,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let Loan::Pooled { memory, home, .. } = &mut self.0 else { return };
         let mut idle = home.buffers.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < home.keep && memory.len() > 0 {
+        if memory.len() > 0 && home.has_room(&idle, memory.len()) {
             idle.push(std::mem::take(memory));
         }
     }
@@ -102,14 +124,32 @@ mod tests {
     #[test]
     fn a_buffer_returns_and_is_lent_again() {
         let pool = Pool::new(1);
-        let first = pool.take(100);
+        let first = pool.take(100).unwrap();
         let address = first.bytes().as_ptr();
         drop(first);
-        let second = pool.take(60);
+        let second = pool.take(60).unwrap();
         assert_eq!((second.bytes().as_ptr(), second.bytes().len()), (address, 60));
-        let other = pool.take(60);
+        let other = pool.take(60).unwrap();
         assert_ne!(other.bytes().as_ptr(), address);
         drop((second, other));
         assert_eq!(pool.idle_bytes(), 4096);
+    }
+
+    #[test]
+    fn a_buffer_that_there_is_no_memory_for_is_an_error() {
+        for bytes in [1 << 60, usize::MAX] {
+            let error = Pool::new(1).take(bytes).unwrap_err().to_string();
+            assert!(error.contains("no memory for") && error.contains("bytes of a batch"), "{error}");
+        }
+    }
+
+    #[test]
+    fn idle_buffers_are_bounded_in_bytes_and_give_way_to_larger_ones() {
+        let pool = Pool::bounded(8, 16 << 10);
+        let both = [pool.take(8 << 10), pool.take(8 << 10)].map(Result::unwrap);
+        drop(both);
+        assert_eq!(pool.idle_bytes(), 12 << 10, "with its spare room each takes three pages");
+        drop(pool.take(14 << 10).unwrap());
+        assert_eq!(pool.idle_bytes(), 16 << 10);
     }
 }

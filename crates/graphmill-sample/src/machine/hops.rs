@@ -1,21 +1,22 @@
 //! Neighbours, hop by hop: only nodes that were new in the last hop are expanded.
 
-use super::{Machine, Stage, refused};
+use super::{EDGES, Machine, Stage, refused};
 use crate::config::Expand;
 use crate::exchange::{Ask, Take};
 use crate::law::{self, Purpose};
 use crate::plan::Plan;
+use crate::room::grow;
 use crate::{Error, Result};
 
 impl Machine {
     /// Asks for the neighbours of the frontier along every walked edge type, or ends.
-    pub(super) fn ask_hop(&mut self, plan: &Plan, hop: usize) {
+    pub(super) fn ask_hop(&mut self, plan: &Plan, hop: usize) -> Result<()> {
         if hop == plan.hops {
             self.stage = Stage::Done;
             if let Expand::Induced(_) = plan.config().expand {
-                self.ask_induced(plan);
+                self.ask_induced(plan)?;
             }
-            return;
+            return Ok(());
         }
         self.stage = Stage::Hop { hop };
         for (place, walk) in plan.walks.iter().enumerate() {
@@ -29,8 +30,9 @@ impl Machine {
         }
         if plan.walks.is_empty() {
             self.close_hop();
-            self.ask_hop(plan, hop + 1);
+            self.ask_hop(plan, hop + 1)?;
         }
+        Ok(())
     }
 
     /// Nodes that were new in the hop before.
@@ -47,8 +49,7 @@ impl Machine {
             self.take_edges(plan, place, matches!(plan.config().expand, Expand::Neighbors(_)))?;
         }
         self.close_hop();
-        self.ask_hop(plan, hop + 1);
-        Ok(())
+        self.ask_hop(plan, hop + 1)
     }
 
     /// Takes in the edges of one walked type, as answered for the nodes that were expanded last.
@@ -64,6 +65,8 @@ impl Machine {
         if self.edge_count > plan.config().max_edges {
             return Err(Error::too_many_edges(self.batch, plan.config().max_edges));
         }
+        grow(&mut edges.counts, EDGES, answer.counts.len())?;
+        grow(&mut edges.edge_ids, EDGES, answer.edge_ids.len())?;
         let admitted = self.nodes[walk.to].locals.admit_all(&answer.neighbors, &mut edges.rows);
         admitted.map_err(|refusal| refused(plan, self.batch, walk.to, &refusal))?;
         edges.counts.extend_from_slice(&answer.counts);

@@ -39,6 +39,8 @@ pub(crate) enum Refusal {
     OutOfRange(u64),
     /// There are more than a batch can number.
     TooMany,
+    /// There is no memory for so many.
+    NoMemory(u64),
 }
 
 impl Locals {
@@ -96,25 +98,30 @@ impl Locals {
             if most > MAX_ROWS {
                 return Err(Refusal::TooMany);
             }
-            self.renumber();
+            self.renumber()?;
         }
+        let no_memory = |_| Refusal::NoMemory(most);
+        rows.try_reserve(ids.len()).map_err(no_memory)?;
         // Every edge writes the place after the last node, whether it is new or not: no branch to mispredict.
         let room = self.len + ids.len() + 1;
         if self.nodes.len() < room {
-            self.nodes.resize(room.next_power_of_two(), 0);
+            let room = room.next_power_of_two();
+            self.nodes.try_reserve_exact(room - self.nodes.len()).map_err(no_memory)?;
+            self.nodes.resize(room, 0);
         }
         let mut admission = Admission { base: self.base, nodes: &mut self.nodes, len: self.len, stranger: None };
         match &mut self.table {
             Table::Dense(memory) => {
                 if memory.len() == 0 {
-                    *memory = Memory::new(4 * self.count as usize);
+                    let table = Memory::new("nodes", 4 * self.count as usize);
+                    *memory = table.map_err(|_| Refusal::NoMemory(self.count))?;
                 }
                 let slots = memory.words_mut();
                 let slots = slots.get_mut(..self.count as usize).unwrap_or_default();
                 admission.by_table(slots, ids, rows);
             }
             Table::Hashed(hashed) => {
-                hashed.reserve(self.len + ids.len(), self.base);
+                hashed.reserve(self.len + ids.len(), self.base).ok_or(Refusal::NoMemory(most))?;
                 admission.by_hash(hashed, self.count, ids, rows);
             }
         }
@@ -130,12 +137,13 @@ impl Locals {
     }
 
     /// Numbers the rows of this batch from 1 again, with nothing else in the table.
-    fn renumber(&mut self) {
+    fn renumber(&mut self) -> Result<(), Refusal> {
+        let mut nodes = Vec::new();
+        nodes.try_reserve_exact(self.len).map_err(|_| Refusal::NoMemory(self.len as u64))?;
+        nodes.extend_from_slice(self.nodes());
         self.wipe();
-        let nodes = self.nodes().to_vec();
         self.len = 0;
-        // They were admitted before, so they are again.
-        let _ = self.admit_slice(&nodes, &mut Vec::new());
+        self.admit_slice(&nodes, &mut Vec::new())
     }
 }
 
@@ -208,17 +216,21 @@ struct Hashed {
 }
 
 impl Hashed {
-    /// Makes room for so many nodes, at most half full.
-    fn reserve(&mut self, nodes: usize, base: u32) {
+    /// Makes room for so many nodes, at most half full; nothing if there is no memory for that.
+    fn reserve(&mut self, nodes: usize, base: u32) -> Option<()> {
         let wanted = (2 * nodes).next_power_of_two().max(1 << 10);
         if wanted <= self.slots.len() {
-            return;
+            return Some(());
         }
-        let old = std::mem::replace(&mut self.slots, vec![(0, 0); wanted]);
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(wanted).ok()?;
+        slots.resize(wanted, (0, 0));
+        let old = std::mem::replace(&mut self.slots, slots);
         for (id, value) in old.into_iter().filter(|&(_, value)| value >= base) {
             let slot = self.find(id, base);
             self.slots[slot] = (id, value);
         }
+        Some(())
     }
 
     #[inline]

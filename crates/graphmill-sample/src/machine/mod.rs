@@ -18,6 +18,7 @@ use crate::config::Expand;
 use crate::exchange::{Answer, Ask, Need};
 use crate::law::BatchId;
 use crate::plan::{Plan, TaskPlan};
+use crate::room::grow;
 use crate::{Error, Result};
 
 use locals::{Locals, MAX_ROWS, Refusal};
@@ -26,6 +27,10 @@ use seeds::Links;
 
 pub(crate) use ppr::Ranking;
 pub(crate) use seeds::MISSING;
+
+/// What there may be no memory for.
+const SEEDS: &str = "seeds of a batch";
+const EDGES: &str = "edges of a batch";
 
 /// The seeds of a batch.
 #[derive(Debug, Clone, Copy)]
@@ -160,7 +165,7 @@ impl Machine {
     /// Begins a batch; whatever was under way is forgotten.
     ///
     /// # Errors
-    /// When the seeds are not of the kind that the plan's task takes.
+    /// When the seeds are not of the kind that the plan's task takes, or there is no memory for them.
     pub fn begin(&mut self, plan: &Plan, seeds: Seeds<'_>, batch: BatchId) -> Result<()> {
         self.batch = batch;
         self.stage = Stage::Begin;
@@ -182,8 +187,12 @@ impl Machine {
             pairs.labels.clear();
         }
         match (seeds, &plan.task) {
-            (Seeds::Nodes(ids), TaskPlan::Nodes { .. } | TaskPlan::Anchors { .. }) => self.seeds.extend(ids),
+            (Seeds::Nodes(ids), TaskPlan::Nodes { .. } | TaskPlan::Anchors { .. }) => {
+                grow(&mut self.seeds, SEEDS, ids.len())?;
+                self.seeds.extend(ids);
+            }
             (Seeds::Pairs(pairs), TaskPlan::Links(_)) => {
+                grow(&mut self.seeds, SEEDS, pairs.positions.len())?;
                 self.seeds.extend(pairs.positions);
                 self.links.take(&pairs)?;
             }
@@ -290,10 +299,7 @@ impl Machine {
         self.close_hop();
         match &plan.config().expand {
             Expand::Ppr(_) => self.begin_ppr(plan),
-            Expand::Neighbors(_) | Expand::Induced(_) => {
-                self.ask_hop(plan, 0);
-                Ok(())
-            }
+            Expand::Neighbors(_) | Expand::Induced(_) => self.ask_hop(plan, 0),
         }
     }
 
@@ -320,6 +326,7 @@ fn refused(plan: &Plan, batch: BatchId, node_type: usize, refusal: &Refusal) -> 
         Refusal::TooMany => {
             Error::TooLarge { epoch: batch.epoch, g: batch.g, what: "nodes", limit: MAX_ROWS, remedy: "" }
         }
+        Refusal::NoMemory(count) => Error::Memory { what: "nodes of a batch", count: *count },
     }
 }
 

@@ -12,7 +12,12 @@ use crate::config::{Expand, Ppr};
 use crate::exchange::Ask;
 use crate::law::{self, Purpose};
 use crate::plan::Plan;
+use crate::room::grow;
 use crate::{Error, Result};
+
+/// What there may be no memory for.
+const NODES: &str = "nodes of a batch's PageRank";
+const MASSES: &str = "scores of a batch's PageRank";
 
 /// A node of any type, in the order of rounds.
 type Node = (usize, u64);
@@ -148,7 +153,23 @@ impl Push {
             + self.ranking.bytes()
     }
 
-    /// The number of a node, a new one if it was not met before.
+    /// Sees that there is memory for so many nodes that were not met before.
+    fn room_for_nodes(&mut self, more: usize) -> Result<()> {
+        let count = (self.nodes.len() + more) as u64;
+        self.numbers.try_reserve(more).map_err(|_| Error::Memory { what: NODES, count })?;
+        grow(&mut self.nodes, NODES, more)?;
+        grow(&mut self.degrees, NODES, more)?;
+        grow(&mut self.lists, NODES, more)
+    }
+
+    /// Sees that there is memory for so many masses that there were not before.
+    fn room_for_masses(&mut self, more: usize) -> Result<()> {
+        let count = (self.masses.len() + more) as u64;
+        self.places.try_reserve(more).map_err(|_| Error::Memory { what: MASSES, count })?;
+        grow(&mut self.masses, MASSES, more)
+    }
+
+    /// The number of a node, a new one if it was not met before; there is room for it.
     fn number(&mut self, node: Node) -> u32 {
         *self.numbers.entry(node).or_insert_with(|| {
             self.nodes.push(node);
@@ -158,7 +179,7 @@ impl Push {
         })
     }
 
-    /// The place of the mass that a seed has given a node.
+    /// The place of the mass that a seed has given a node; there is room for it.
     fn place(&mut self, seed: u32, node: u32) -> u32 {
         *self.places.entry((seed, node)).or_insert_with(|| {
             self.masses.push(Mass { seed, node, score: 0.0, residual: 0.0, hop: u32::MAX });
@@ -175,7 +196,8 @@ impl Push {
     }
 
     /// Queues the touched masses whose residual is large for the degree of their node.
-    fn enqueue(&mut self, ppr: &Ppr) {
+    fn enqueue(&mut self, ppr: &Ppr) -> Result<()> {
+        grow(&mut self.queue, MASSES, self.touched.len())?;
         Self::sort(&mut self.touched, &self.masses, &self.nodes);
         self.touched.dedup();
         let threshold = ppr.alpha * ppr.eps;
@@ -186,11 +208,13 @@ impl Push {
         };
         self.queue.clear();
         self.queue.extend(self.touched.drain(..).filter(large));
+        Ok(())
     }
 
     /// Pushes what is queued; false if more than `limit` edges were followed at once or masses are kept.
-    fn round(&mut self, alpha: f64, limit: u64) -> bool {
+    fn round(&mut self, alpha: f64, limit: u64) -> Result<bool> {
         self.rounds += 1;
+        grow(&mut self.taken, MASSES, self.queue.len())?;
         let masses = &mut self.masses;
         self.taken.clear();
         self.taken.extend(self.queue.iter().map(|&place| {
@@ -205,6 +229,8 @@ impl Push {
             let Mass { seed, node, .. } = self.masses[place as usize];
             let (degree, list) = (self.degrees[node as usize], self.lists[node as usize]);
             let (Some((start, end)), true) = (list, degree > 0) else { continue };
+            self.room_for_masses(end - start)?;
+            grow(&mut self.touched, MASSES, end - start)?;
             let share = ((1.0 - alpha) * residual) / degree as f64;
             for at in start..end {
                 let place = self.place(seed, self.fetched[at]);
@@ -214,19 +240,22 @@ impl Push {
                 self.touched.push(place);
             }
             if self.touched.len().max(self.masses.len()) as u64 > limit {
-                return false;
+                return Ok(false);
             }
         }
-        true
+        Ok(true)
     }
 
     /// Notes numbers to ask about, per node type.
-    fn ask_about(&mut self, numbers: impl Iterator<Item = u32>, types: usize) {
+    fn ask_about(&mut self, numbers: impl Iterator<Item = u32>, types: usize) -> Result<()> {
         self.asked.resize(types, Vec::new());
         self.asked.iter_mut().for_each(Vec::clear);
         for number in numbers {
-            self.asked[self.nodes[number as usize].0].push(number);
+            let asked = &mut self.asked[self.nodes[number as usize].0];
+            grow(asked, NODES, 1)?;
+            asked.push(number);
         }
+        Ok(())
     }
 }
 
@@ -234,6 +263,9 @@ impl Machine {
     pub(super) fn begin_ppr(&mut self, plan: &Plan) -> Result<()> {
         let alpha = settings(plan)?.alpha;
         for (node_type, space) in self.nodes.iter().enumerate() {
+            self.push.room_for_nodes(space.locals.len())?;
+            self.push.room_for_masses(space.locals.len())?;
+            grow(&mut self.push.queue, MASSES, space.locals.len())?;
             for &id in space.locals.nodes() {
                 let seed = self.push.number((node_type, id));
                 let place = self.push.place(seed, seed);
@@ -243,19 +275,19 @@ impl Machine {
                 self.push.queue.push(place);
             }
         }
-        self.ask_degrees(plan);
-        Ok(())
+        self.ask_degrees(plan)
     }
 
     /// Asks for the degrees of nodes that were met for the first time.
-    fn ask_degrees(&mut self, plan: &Plan) {
+    fn ask_degrees(&mut self, plan: &Plan) -> Result<()> {
         self.stage = Stage::PprDegrees;
         let new = self.push.known_degrees as u32..self.push.nodes.len() as u32;
         self.push.known_degrees = self.push.nodes.len();
-        self.push.ask_about(new, plan.nodes.len());
+        self.push.ask_about(new, plan.nodes.len())?;
         for walk in &plan.walks {
-            self.ask_numbers(walk.edge_type, walk.direction, Ask::Degrees, u64::MAX, walk.from);
+            self.ask_numbers(walk.edge_type, walk.direction, Ask::Degrees, u64::MAX, walk.from)?;
         }
+        Ok(())
     }
 
     /// Asks about the noted nodes of a type.
@@ -266,11 +298,14 @@ impl Machine {
         ask: Ask,
         limit: u64,
         node_type: usize,
-    ) {
+    ) -> Result<()> {
         let place = self.asked;
         self.ask(edge_type, direction, ask, limit);
         let ids = self.push.asked[node_type].iter().map(|&number| self.push.nodes[number as usize].1);
-        self.questions[place].ids.extend(ids);
+        let question = &mut self.questions[place];
+        grow(&mut question.ids, NODES, self.push.asked[node_type].len())?;
+        question.ids.extend(ids);
+        Ok(())
     }
 
     /// Knows who is queued, and asks for the lists of those who were not queued before.
@@ -287,7 +322,7 @@ impl Machine {
             }
         }
         if push.rounds > 0 {
-            push.enqueue(settings(plan)?);
+            push.enqueue(settings(plan)?)?;
         }
         if push.queue.is_empty() {
             return self.keep(plan);
@@ -295,16 +330,17 @@ impl Machine {
         self.stage = Stage::PprLists;
         let mut new = std::mem::take(&mut push.unlisted);
         new.clear();
+        grow(&mut new, NODES, push.queue.len())?;
         new.extend(push.queue.iter().map(|&place| push.masses[place as usize].node));
         new.retain(|&number| push.lists[number as usize].is_none());
         new.sort_unstable_by_key(|&number| push.nodes[number as usize]);
         new.dedup();
-        push.ask_about(new.iter().copied(), plan.nodes.len());
+        push.ask_about(new.iter().copied(), plan.nodes.len())?;
         push.unlisted = new;
         for walk in &plan.walks {
             let stream = law::stream(Purpose::Ppr, plan.config().seed, self.batch, 0, walk.word);
             let ask = Ask::Neighbors { take: walk.takes[0], stream, edge_ids: false };
-            self.ask_numbers(walk.edge_type, walk.direction, ask, plan.config().max_edges, walk.from);
+            self.ask_numbers(walk.edge_type, walk.direction, ask, plan.config().max_edges, walk.from)?;
         }
         Ok(())
     }
@@ -328,7 +364,10 @@ impl Machine {
             for index in 0..push.asked[node_type].len() {
                 let start = push.fetched.len();
                 for (place, walk) in plan.walks.iter().enumerate().filter(|(_, walk)| walk.from == node_type) {
-                    let end = read[place] + answers[place].counts[index] as usize;
+                    let count = answers[place].counts[index] as usize;
+                    push.room_for_nodes(count)?;
+                    grow(&mut push.fetched, NODES, count)?;
+                    let end = read[place] + count;
                     for at in read[place]..end {
                         let Some(neighbor) = answers[place].neighbors.get(at) else { continue };
                         let number = push.number((walk.to, neighbor));
@@ -342,11 +381,10 @@ impl Machine {
         }
         push.read = read;
         let limit = plan.config().max_edges;
-        if !push.round(settings(plan)?.alpha, limit) {
+        if !push.round(settings(plan)?.alpha, limit)? {
             return Err(Error::too_many_edges(self.batch, limit));
         }
-        self.ask_degrees(plan);
-        Ok(())
+        self.ask_degrees(plan)
     }
 
     /// Chooses the nodes of highest score.
@@ -356,6 +394,7 @@ impl Machine {
         // Scored nodes first, then those with residual alone.
         let value = |mass: &Mass| if mass.score > 0.0 { mass.score } else { mass.residual };
         push.queue.clear();
+        grow(&mut push.queue, MASSES, push.masses.len())?;
         push.queue.extend((0..).zip(&push.masses).filter_map(|(place, mass)| {
             let kept = mass.score > 0.0 || (top_up && mass.residual > 0.0);
             kept.then_some(place)
@@ -385,6 +424,9 @@ impl Machine {
             {
                 room[node_type] -= 1;
                 let ranked = &mut types[node_type];
+                grow(&mut ranked.seeds, MASSES, 1)?;
+                grow(&mut ranked.scores, MASSES, 1)?;
+                grow(&mut ranked.hops, MASSES, 1)?;
                 ranked.seeds.push(row[0]);
                 self.admit(plan, node_type, &[id], &mut ranked.nodes)?;
                 ranked.scores.push(value(mass));

@@ -5,15 +5,19 @@ use graphmill_graph::Direction;
 use graphmill_graph::random::Stream;
 
 use super::hops::check_counts;
-use super::{Machine, Pairs, Stage};
+use super::{EDGES, Machine, Pairs, SEEDS, Stage};
 use crate::config::Negatives;
 use crate::exchange::{Ask, Take};
 use crate::law::{self, BatchId, Draws, Purpose};
 use crate::plan::{LinkPlan, Plan, TaskPlan};
+use crate::room::{grow, room};
 use crate::{Error, Result};
 
 /// Attempts at a strict negative before it is given up.
 const ATTEMPTS: u64 = 32;
+
+/// What there may be no memory for.
+const NEGATIVES: &str = "negatives of a batch";
 
 /// The row of a negative that was not found.
 pub(crate) const MISSING: u32 = u32::MAX;
@@ -58,9 +62,16 @@ impl Links {
         if let Some(class) = pairs.classes.into_iter().flatten().find(|&&class| !(0..i64::MAX).contains(&class)) {
             return Err(Error::config(format!("a pair has class {class}, expected 0 to 2^63 - 2")));
         }
+        grow(&mut self.src, SEEDS, count)?;
+        grow(&mut self.dst, SEEDS, count)?;
         self.src.extend(pairs.src);
         self.dst.extend(pairs.dst);
-        self.classes = pairs.classes.map(<[i64]>::to_vec);
+        self.classes = None;
+        if let Some(classes) = pairs.classes {
+            let mut taken = room(SEEDS, count as u64)?;
+            taken.extend_from_slice(classes);
+            self.classes = Some(taken);
+        }
         Ok(())
     }
 
@@ -104,6 +115,7 @@ impl Machine {
                     self.ask(label.edge_type, Direction::Out, ask, plan.config().max_edges);
                 }
                 for question in &mut self.questions[..self.asked] {
+                    grow(&mut question.ids, SEEDS, self.seeds.len())?;
                     question.ids.extend_from_slice(&self.seeds);
                 }
                 Ok(())
@@ -127,6 +139,7 @@ impl Machine {
         for (place, label) in labels.iter().enumerate() {
             let (answer, pairs) = (&self.answers[place], &mut self.labels[place]);
             check_counts(&answer.counts, self.seeds.len(), answer.neighbors.len())?;
+            grow(&mut pairs.anchors, EDGES, answer.neighbors.len())?;
             let repeated = |(&row, &count): (&u32, &u32)| std::iter::repeat_n(row, count as usize);
             pairs.anchors.extend(self.seed_rows.iter().zip(&answer.counts).flat_map(repeated));
             let admitted = self.nodes[label.to].locals.admit_all(&answer.neighbors, &mut pairs.labels);
@@ -152,11 +165,14 @@ impl Machine {
 
     fn draw_negatives(&mut self, plan: &Plan, links: &LinkPlan, count: usize) -> Result<()> {
         let stream = negatives_stream(plan, self.batch, links);
-        let drawn = (0..count).map(|index| self.links.draw(plan, links, stream, index, 0)).collect::<Vec<_>>();
-        self.links.negatives.extend(drawn);
+        let mut negatives = std::mem::take(&mut self.links.negatives);
+        grow(&mut negatives, NEGATIVES, count)?;
+        negatives.extend((0..count).map(|index| self.links.draw(plan, links, stream, index, 0)));
+        self.links.negatives = negatives;
         if links.refuse.is_empty() {
             return self.admit_links(plan, links);
         }
+        grow(&mut self.links.open, NEGATIVES, count)?;
         let open = self.links.negatives.iter().enumerate().filter(|(_, pair)| pair.is_some()).map(|(index, _)| index);
         self.links.open.extend(open);
         self.ask_checks(plan, links, 0)
@@ -172,6 +188,8 @@ impl Machine {
             let place = self.asked;
             self.ask(edge_type, direction, Ask::Contains, plan.config().max_edges);
             let question = &mut self.questions[place];
+            grow(&mut question.ids, NEGATIVES, self.links.open.len())?;
+            grow(&mut question.others, NEGATIVES, self.links.open.len())?;
             for &index in &self.links.open {
                 let Some((src, dst)) = self.links.negatives[index] else { continue };
                 let (owner, other) = match direction {
@@ -193,10 +211,13 @@ impl Machine {
         if answers.iter().any(|answer| answer.counts.len() != self.links.open.len()) {
             return Err(Error::answer("not every negative was checked"));
         }
-        let open = std::mem::take(&mut self.links.open);
         let is_edge = |place: usize| answers.iter().any(|answer| answer.counts[place] > 0);
-        let again: Vec<usize> =
-            open.iter().enumerate().filter(|&(place, _)| is_edge(place)).map(|(_, &index)| index).collect();
+        let mut again = std::mem::take(&mut self.links.open);
+        let mut place = 0;
+        again.retain(|_| {
+            place += 1;
+            is_edge(place - 1)
+        });
         let stream = negatives_stream(plan, self.batch, links);
         for &index in &again {
             let next = attempt + 1;
@@ -213,6 +234,8 @@ impl Machine {
     /// All ends are seeds: sources, targets, then those of negatives.
     fn admit_links(&mut self, plan: &Plan, links: &LinkPlan) -> Result<()> {
         let mut pairs = std::mem::take(&mut self.links);
+        grow(&mut pairs.negative_src_rows, NEGATIVES, pairs.negatives.len())?;
+        grow(&mut pairs.negative_dst_rows, NEGATIVES, pairs.negatives.len())?;
         self.admit(plan, links.src, &pairs.src, &mut pairs.src_rows)?;
         self.admit(plan, links.dst, &pairs.dst, &mut pairs.dst_rows)?;
         if let Some(Negatives::Binary { .. }) = links.negatives {

@@ -13,6 +13,7 @@ use super::{List, OpenLists, OpenPart, Stored, floyd, uniform};
 use crate::cache::prefetch;
 use crate::exchange::{Answer, Need, Take};
 use crate::law::Draws;
+use crate::room::grow;
 use crate::{Error, Result};
 
 /// How many nodes ahead offsets begin to load.
@@ -23,6 +24,10 @@ const LISTS_AHEAD: usize = 12;
 const EDGES_AHEAD: usize = 192;
 /// A stretch of a list that is longer is copied as a whole.
 const LONG: usize = 64;
+
+/// What there may be no memory for.
+pub(super) const NODES: &str = "nodes of a question";
+pub(super) const EDGES: &str = "edges of an answer";
 
 /// Reusable memory of the pipeline.
 #[derive(Debug, Default)]
@@ -70,6 +75,7 @@ pub(super) fn draw<N: Stored>(
     scratch: &mut Scratch,
 ) -> Result<()> {
     if take == Take::Nothing {
+        grow(&mut answer.counts, NODES, need.ids.len())?;
         answer.counts.resize(need.ids.len(), 0);
         return Ok(());
     }
@@ -99,7 +105,7 @@ impl<N: Stored> Pipeline<'_, '_, N> {
         let ids = self.need.ids;
         self.scratch.chosen.clear();
         self.scratch.loading.clear();
-        self.answer.counts.reserve(ids.len());
+        grow(&mut self.answer.counts, NODES, ids.len())?;
         let mut ahead = [Location { partition: 0, row: 0 }; 2 * OFFSETS_AHEAD];
         self.locate(0, &mut ahead)?;
         let looks_ahead = matches!(self.take, Take::Weighted(_) | Take::WeightedReplace(_));
@@ -178,6 +184,9 @@ impl<N: Stored> Pipeline<'_, '_, N> {
     /// Draws fewer edges than the list has, uniformly: the usual way, apart from all others so that it stays small.
     fn draw_distinct(&mut self, id: u64, list: List, count: usize) -> Result<()> {
         self.count(count)?;
+        if count > LONG {
+            self.make_room(count)?;
+        }
         let part = self.lists.part(list.partition)?;
         let (draws, positions) = (Draws::new(self.stream, id), &mut self.scratch.chosen.positions);
         let before = positions.len();
@@ -188,8 +197,7 @@ impl<N: Stored> Pipeline<'_, '_, N> {
     }
 
     fn draw(&mut self, id: u64, list: List) -> Result<()> {
-        let (length, scratch) = (list.len(), &mut *self.scratch);
-        let part = self.lists.part(list.partition)?;
+        let length = list.len();
         let most = match self.take {
             _ if length == 0 => 0,
             Take::UniformReplace(count) | Take::WeightedReplace(count) => count as usize,
@@ -200,6 +208,11 @@ impl<N: Stored> Pipeline<'_, '_, N> {
         if most as u64 > self.left {
             return Err(Error::too_many_edges(self.need.batch, self.need.limit));
         }
+        let room = if most > 0 { most } else { length };
+        if room > LONG {
+            self.make_room(room)?;
+        }
+        let (part, scratch) = (self.lists.part(list.partition)?, &mut *self.scratch);
         let draws = Draws::new(self.stream, id);
         let positions = &mut scratch.chosen.positions;
         let before = positions.len();
@@ -228,6 +241,22 @@ impl<N: Stored> Pipeline<'_, '_, N> {
         self.count(count)?;
         self.note_chosen(list, count);
         Ok(())
+    }
+
+    /// Makes room for the positions of a node that has many. What others have is too little to ask about.
+    #[cold]
+    fn make_room(&mut self, count: usize) -> Result<()> {
+        let Scratch { chosen, few, weighted, .. } = &mut *self.scratch;
+        grow(&mut chosen.positions, EDGES, count)?;
+        if !self.lists.is_whole() {
+            let unnoted = chosen.positions.len() - chosen.partitions.len();
+            grow(&mut chosen.partitions, EDGES, unnoted + count)?;
+        }
+        match self.take {
+            Take::Uniform(_) => few.make_room(count),
+            Take::Weighted(_) => weighted.make_room(count),
+            _ => Ok(()),
+        }
     }
 
     fn count(&mut self, count: usize) -> Result<()> {
@@ -264,6 +293,10 @@ impl<N: Stored> Pipeline<'_, '_, N> {
     fn read(&mut self) -> Result<()> {
         let Stage { positions, partitions } = &mut self.scratch.loading;
         let out = N::vector(&mut self.answer.neighbors);
+        grow(out, EDGES, positions.len())?;
+        if self.edge_ids {
+            grow(&mut self.answer.edge_ids, EDGES, positions.len())?;
+        }
         if self.lists.is_whole() {
             let part = self.lists.part(0)?;
             out.extend(positions.iter().map(|&position| part.neighbors[position]));
@@ -291,8 +324,11 @@ impl<N: Stored> Pipeline<'_, '_, N> {
         self.read()?;
         let part = self.lists.part(list.partition)?;
         let stretch = list.start..list.start + count;
-        N::vector(&mut self.answer.neighbors).extend_from_slice(&part.neighbors[stretch.clone()]);
+        let out = N::vector(&mut self.answer.neighbors);
+        grow(out, EDGES, count)?;
+        out.extend_from_slice(&part.neighbors[stretch.clone()]);
         if self.edge_ids {
+            grow(&mut self.answer.edge_ids, EDGES, count)?;
             extend_ids(&mut self.answer.edge_ids, part, stretch)?;
         }
         Ok(())

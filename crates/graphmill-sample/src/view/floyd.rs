@@ -2,7 +2,9 @@
 
 use std::hint::select_unpredictable;
 
+use crate::Result;
 use crate::law::Draws;
+use crate::room::grow;
 
 /// Up to so many positions, comparing all of them now and then costs less than a table.
 const FEW: usize = 32;
@@ -20,6 +22,12 @@ pub(super) struct Taken {
 impl Taken {
     pub(super) fn bytes(&self) -> usize {
         8 * self.slots.capacity()
+    }
+
+    /// Sees that there is memory for so many positions.
+    pub(super) fn make_room(&mut self, count: usize) -> Result<()> {
+        self.slots.clear();
+        grow(&mut self.slots, "edges of an answer", (2 * count).next_power_of_two())
     }
 
     /// Makes room for so many positions and forgets all.

@@ -12,6 +12,7 @@ use graphmill_graph::{Adjacency, Book, Dataset, Direction, IdSlice, Location, Op
 
 use crate::cache::prefetch;
 use crate::exchange::{Answer, Ask, Id, Need};
+use crate::room::grow;
 use crate::{Error, Result};
 
 pub use gather::{Gather, Source};
@@ -153,6 +154,7 @@ fn answer_in<N: Stored>(
         Ask::Within { edge_ids } => within::within(&open, need, edge_ids, answer, &mut scratch.members),
         Ask::Contains => within::contains(&open, need, answer),
         Ask::Degrees => {
+            grow(&mut answer.degrees, "nodes of a question", need.ids.len())?;
             for &id in need.ids {
                 answer.degrees.push(open.list(open.locate(id)?)?.len() as u64);
             }

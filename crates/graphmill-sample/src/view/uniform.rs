@@ -7,11 +7,13 @@
 use graphmill_graph::random::Stream;
 use graphmill_graph::{IdSlice, Location};
 
+use super::draw::{EDGES, NODES, extend_ids};
 use super::floyd::{self, MEDIUM, SHORT};
-use super::{OpenLists, OpenPart, Stored, draw::extend_ids};
+use super::{OpenLists, OpenPart, Stored};
 use crate::cache::prefetch;
 use crate::exchange::{Answer, Id, Need};
 use crate::law::Draws;
+use crate::room::grow;
 use crate::{Error, Result};
 
 /// How many nodes make a block.
@@ -66,9 +68,12 @@ fn run<N: Stored, P: Id>(
     Scratch { chosen, loading }: &mut Scratch,
 ) -> Result<()> {
     // Whole lists are written as if all had as many edges as there may be, over the places of those that follow.
-    chosen.resize(BLOCK * count + MOST, 0);
-    loading.resize(BLOCK * count + MOST, 0);
-    answer.counts.reserve(need.ids.len());
+    let room = BLOCK * count + MOST;
+    for positions in [&mut *chosen, &mut *loading] {
+        grow(positions, EDGES, room.saturating_sub(positions.len()))?;
+        positions.resize(room, 0);
+    }
+    grow(&mut answer.counts, NODES, need.ids.len())?;
     let mut left = need.limit;
     let mut under_way = 0;
     let mut block = Block { rows: [0; BLOCK], starts: [0; BLOCK], lengths: [0; BLOCK] };
@@ -168,8 +173,11 @@ impl Block {
 /// Reads the neighbours that have had time to load.
 #[inline]
 fn read<N: Stored>(part: &OpenPart<'_, N>, positions: &[usize], edge_ids: bool, answer: &mut Answer) -> Result<()> {
-    N::vector(&mut answer.neighbors).extend(positions.iter().map(|&position| part.neighbors[position]));
+    let out = N::vector(&mut answer.neighbors);
+    grow(out, EDGES, positions.len())?;
+    out.extend(positions.iter().map(|&position| part.neighbors[position]));
     if edge_ids {
+        grow(&mut answer.edge_ids, EDGES, positions.len())?;
         extend_ids(&mut answer.edge_ids, part, positions.iter().copied())?;
     }
     Ok(())

@@ -4,8 +4,10 @@
 use graphmill_graph::alias::Entry;
 
 use super::floyd;
+use crate::Result;
 use crate::cache::{LINE, prefetch};
 use crate::law::Draws;
+use crate::room::grow;
 
 /// Up to so many positions, bits that they share tell most of what was taken.
 const FEW: usize = 64;
@@ -23,6 +25,13 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
+    /// Sees that there is memory for so many positions.
+    pub(super) fn make_room(&mut self, count: usize) -> Result<()> {
+        self.removed.clear();
+        grow(&mut self.removed, "edges of an answer", count)?;
+        self.taken.make_room(count)
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.taken.bytes() + size_of::<(usize, u64)>() * self.removed.capacity()
     }

@@ -2,6 +2,7 @@
 
 use super::{OpenLists, Stored};
 use crate::exchange::{Answer, Need};
+use crate::room::grow;
 use crate::{Error, Result};
 
 /// A set of ids: a coarse filter in front of a sorted list, so that most strangers cost one bit.
@@ -18,13 +19,16 @@ impl Members {
         8 * self.bits.capacity()
     }
 
-    fn fill(&mut self, ids: &[u64]) {
+    fn fill(&mut self, ids: &[u64]) -> Result<()> {
+        let words = (ids.len() * Self::BITS / 64).next_power_of_two();
         self.bits.clear();
-        self.bits.resize((ids.len() * Self::BITS / 64).next_power_of_two(), 0);
+        grow(&mut self.bits, "nodes of a question", words)?;
+        self.bits.resize(words, 0);
         for &id in ids {
             let (word, bit) = self.place(id);
             self.bits[word] |= bit;
         }
+        Ok(())
     }
 
     #[inline]
@@ -47,7 +51,8 @@ pub(super) fn within<N: Stored>(
     answer: &mut Answer,
     members: &mut Members,
 ) -> Result<()> {
-    members.fill(need.others);
+    members.fill(need.others)?;
+    grow(&mut answer.counts, "nodes of a question", need.ids.len())?;
     let out = N::vector(&mut answer.neighbors);
     for &id in need.ids {
         let list = lists.list(lists.locate(id)?)?;
@@ -56,8 +61,10 @@ pub(super) fn within<N: Stored>(
         for position in list.start..list.end {
             let neighbor = part.neighbors[position];
             if members.contain(need.others, neighbor.widen()) {
+                grow(out, "edges of an answer", 1)?;
                 out.push(neighbor);
                 if edge_ids {
+                    grow(&mut answer.edge_ids, "edges of an answer", 1)?;
                     let id = part.edge_ids.and_then(|ids| ids.get(position));
                     answer.edge_ids.push(id.ok_or_else(|| Error::answer("the lists have no edge ids"))?);
                 }
@@ -72,6 +79,7 @@ pub(super) fn within<N: Stored>(
 }
 
 pub(super) fn contains<N: Stored>(lists: &OpenLists<'_, N>, need: &Need<'_>, answer: &mut Answer) -> Result<()> {
+    grow(&mut answer.counts, "nodes of a question", need.ids.len())?;
     for (&id, &other) in need.ids.iter().zip(need.others) {
         let list = lists.list(lists.locate(id)?)?;
         let part = lists.part(list.partition)?;

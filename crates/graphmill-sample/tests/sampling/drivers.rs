@@ -68,7 +68,7 @@ proptest! {
             }
         }
         let layout = Layout::of(&plan, &machine);
-        let mut buffer = Pool::new(1).take(layout.bytes());
+        let mut buffer = Pool::new(1).take(layout.bytes())?;
         layout.write(&plan, &machine, buffer.bytes_mut())?;
         let found = Batch::new(ID, machine.batch_size(&plan), Arc::clone(&plan), layout, buffer);
         let expected = sampler(&whole, &config)?.sample(cut.seeds(&seeds), ID)?;

@@ -154,7 +154,7 @@ impl Cluster {
             let answered = received(reply).await?;
             let Message::Answer(head) = &answered.message else { return Err(answered.unexpected()) };
             exchange::read_answer(head, answered.body(), &mut split.shares()[owner].answer)
-                .map_err(|error| Refusal::internal(error.to_string()))?;
+                .map_err(Refusal::of_answer)?;
         }
         let mut answer = Answer::default();
         split.merge(need.ask, &mut answer)?;

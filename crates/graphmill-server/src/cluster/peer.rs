@@ -17,6 +17,8 @@ use crate::Refusal;
 
 /// The most questions under way on a connection.
 const UNDER_WAY: usize = 64;
+/// Idle memory that is kept for answers.
+const KEPT_BYTES: usize = 256 << 20;
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long a question may take.
@@ -152,7 +154,8 @@ struct Asked {
 impl Peer {
     pub(crate) fn new(dialing: Dialing) -> Arc<Self> {
         let state = Mutex::new(State::Down("not connected yet".to_owned()));
-        let (bytes_sent, bytes_received, pool) = (AtomicU64::new(0), AtomicU64::new(0), Pool::new(UNDER_WAY));
+        let (bytes_sent, bytes_received, pool) =
+            (AtomicU64::new(0), AtomicU64::new(0), Pool::bounded(UNDER_WAY, KEPT_BYTES));
         let (announced, stopped, stop) = (Mutex::default(), AtomicBool::new(false), Notify::new());
         Arc::new(Self { dialing, state, announced, stopped, stop, bytes_sent, bytes_received, pool })
     }
@@ -401,7 +404,7 @@ impl Peer {
                     let reason = format!("peer {}: {}", self.dialing.endpoint, failed.reason);
                     Err(Refusal { code, reason })
                 }
-                message => Ok(Answered { message, body }),
+                message => body.map(|body| Answered { message, body }),
             });
         }
     }
@@ -412,19 +415,23 @@ impl Peer {
         reader: &mut FrameReader,
         frame: &Incoming,
         slots: &Arc<ReceivedSlots>,
-    ) -> Result<AnswerBody, String> {
+    ) -> Result<Result<AnswerBody, Refusal>, String> {
         if let Message::Rows(proto::Rows { slot: Some(slot), bytes, .. }) = &frame.message {
             let held = slots.take(*slot, *bytes as usize).ok_or_else(|| format!("slot {slot} is not known"))?;
             self.bytes_received.fetch_add(*bytes, Ordering::Relaxed);
-            return Ok(AnswerBody::Slot(held));
+            return Ok(Ok(AnswerBody::Slot(held)));
         }
         if frame.header.body == 0 {
-            return Ok(AnswerBody::None);
+            return Ok(Ok(AnswerBody::None));
         }
-        let mut buffer = self.pool.take(frame.header.body as usize);
+        let mut buffer = match self.pool.take(frame.header.body as usize) {
+            Ok(buffer) => buffer,
+            // The body is skipped, and only this question fails.
+            Err(error) => return Ok(Err(error.into())),
+        };
         reader.read_body(buffer.bytes_mut()).await.map_err(|error| error.to_string())?;
         self.bytes_received.fetch_add(frame.header.body, Ordering::Relaxed);
-        Ok(AnswerBody::Buffer(buffer))
+        Ok(Ok(AnswerBody::Buffer(buffer)))
     }
 }
 

@@ -15,4 +15,5 @@ mod refusals;
 mod replicas;
 mod security;
 mod support;
+mod unread;
 mod versions;

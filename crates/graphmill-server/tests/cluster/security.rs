@@ -54,7 +54,7 @@ fn connect(cluster: &Cluster, tls: Option<ClientTls>, token: Option<Token>) -> R
 }
 
 /// A page over HTTP/1.1: its status and what it says.
-async fn page(endpoint: &Endpoint, tls: Option<&ClientTls>, path: &str) -> (u16, String) {
+pub(crate) async fn page(endpoint: &Endpoint, tls: Option<&ClientTls>, path: &str) -> (u16, String) {
     let mut stream = graphmill_net::dial(endpoint, tls, Plane::Watch, PATIENCE).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: graphmill\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();

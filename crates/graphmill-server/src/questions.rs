@@ -1,0 +1,111 @@
+//! What a peer asks: answered by the workers from what is here, and nobody else is asked.
+
+use std::sync::Arc;
+
+use graphmill_net::{FrameReader, Incoming};
+use graphmill_sample::{BatchId, Buffer, Gather, room};
+use graphmill_wire::{Header, Kind, Limits, Message, exchange, proto};
+
+use crate::Refusal;
+use crate::core::Core;
+use crate::dataset;
+use crate::job::panic_message;
+use crate::outlet::Outlet;
+use crate::work::{Memory, Urgent};
+
+/// Reads a peer's question and hands it to the workers.
+pub(crate) async fn take(
+    core: &Arc<Core>,
+    outlet: &Arc<Outlet>,
+    reader: &mut FrameReader,
+    frame: Incoming,
+) -> Result<(), String> {
+    let bytes = frame.header.body as usize;
+    let under_way = outlet.backlog.question(bytes).await;
+    let mut body = match outlet.buffer(bytes) {
+        Ok(body) => body,
+        Err(error) => {
+            // Its body is skipped.
+            let header = Header { request: frame.header.request, ..Header::new(Kind::Failed) };
+            outlet.send_message(header, Message::Failed(Refusal::from(error).failed()));
+            return Ok(());
+        }
+    };
+    reader.read_body(body.bytes_mut()).await.map_err(|error| error.to_string())?;
+    let (core_too, outlet_too) = (Arc::clone(core), Arc::clone(outlet));
+    let question: Urgent = Box::new(move |memory| {
+        let (core, outlet) = (core_too, outlet_too);
+        let answered =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| answer(&core, &outlet, &frame, &body, memory)));
+        let refusal = match answered {
+            Ok(Ok(())) => None,
+            Ok(Err(refusal)) => Some(refusal),
+            Err(panic) => {
+                *memory = Memory::default();
+                Some(Refusal::internal(format!("answering panicked: {}", panic_message(panic.as_ref()))))
+            }
+        };
+        if let Some(refusal) = refusal {
+            let header = Header { request: frame.header.request, ..Header::new(Kind::Failed) };
+            outlet.send_message(header, Message::Failed(refusal.failed()));
+        }
+        core.metrics.question();
+        drop(under_way);
+    });
+    hand_over(core, outlet, question);
+    Ok(())
+}
+
+/// Has a question answered, once the peer has taken enough of what was answered before.
+pub(crate) fn hand_over(core: &Arc<Core>, outlet: &Arc<Outlet>, question: Urgent) {
+    if outlet.is_closed() {
+        return;
+    }
+    let outlet = Arc::clone(outlet);
+    core.work.urgent(move |memory| {
+        if let Some(question) = outlet.backlog.answer_now(question) {
+            question(memory);
+        }
+    });
+}
+
+fn answer(
+    core: &Core,
+    outlet: &Arc<Outlet>,
+    frame: &Incoming,
+    body: &Buffer,
+    memory: &mut Memory,
+) -> Result<(), Refusal> {
+    let invalid = |error: graphmill_wire::Error| Refusal::invalid(error.to_string());
+    let Header { request, epoch, g, .. } = frame.header;
+    let lineup = core.cluster.lineup();
+    match &frame.message {
+        Message::Ask(head) => {
+            let mut need =
+                exchange::need(head, body.bytes(), BatchId { epoch, g, repeated: false }).map_err(invalid)?;
+            // An answer must fit a frame, whatever a peer asks for.
+            need.limit = need.limit.min(exchange::ANSWER_EDGES);
+            lineup.view.answer(&need, &mut memory.answer, &mut memory.scratch)?;
+            let head = Message::Answer(exchange::answer_head(&memory.answer));
+            let mut bytes = room("bytes of an answer", exchange::answer_bytes(&memory.answer))?;
+            exchange::answer_body(&memory.answer, &mut bytes);
+            outlet.send_bytes(Header { request, ..Header::new(head.kind()) }, head, bytes);
+        }
+        Message::Gather(head) => {
+            let (source, ids) = exchange::rows(head, body.bytes()).map_err(invalid)?;
+            let size = lineup.view.row_bytes(source)?;
+            let all = ids.len().checked_mul(size).filter(|&bytes| bytes as u64 <= Limits::SERVER.body);
+            let all = all.ok_or_else(|| Refusal::invalid(format!("{} rows are too many for one answer", ids.len())))?;
+            let mut rows = outlet.memory_for_rows(all)?;
+            lineup.view.gather(Gather { source, ids }, rows.bytes_mut())?;
+            outlet.send_rows(Header { request, ..Header::new(Kind::Rows) }, size, all, rows);
+        }
+        Message::Read(head) => {
+            let bytes = dataset::answer_read(&lineup.dataset, head, body.bytes())?;
+            let message = Message::Reading(proto::Reading {});
+            outlet.send_bytes(Header { request, ..Header::new(message.kind()) }, message, bytes);
+        }
+        _ => return Err(Refusal::invalid("this is no question")),
+    }
+    Ok(())
+}
