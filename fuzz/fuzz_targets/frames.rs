@@ -47,10 +47,10 @@ fn read_body(message: &Message, body: &[u8], batch: BatchId) {
             }
         }
         Message::Gather(head) => {
-            if let Ok((source, ids)) = exchange::rows(head, body) {
-                assert_eq!((ids.len() as u64, ids.len() * 8), (head.ids, body.len()));
-                let again = exchange::rows(&exchange::gather(source, ids.len()), body).unwrap();
-                assert_eq!(again, (source, ids));
+            if let Ok(gather) = exchange::rows(head, body) {
+                assert_eq!((gather.ids.len() as u64, gather.ids.len() * 8), (head.ids, body.len()));
+                let again = exchange::rows(&exchange::gather(gather), body).unwrap();
+                assert_eq!((again.source, again.half, again.ids), (gather.source, gather.half, gather.ids));
             }
         }
         Message::Read(head) => match head.method() {

@@ -43,6 +43,7 @@ class Common(TypedDict, total=False):
     weight_attr: str | None
     direction: str | None
     features: bool | Sequence[str]
+    feature_dtype: Any
     labels: bool
     transform: Callable[[Any], Any] | None
     seed: int
@@ -67,6 +68,7 @@ class Settled(TypedDict):
     weight_attr: str | None
     direction: str | None
     features: bool | Sequence[str]
+    feature_dtype: str | None
     labels: bool
     transform: Callable[[Any], Any] | None
     seed: int
@@ -82,8 +84,8 @@ class Settled(TypedDict):
 
 DEFAULTS: Common = {
     "batch_size": 1, "shuffle": False, "drop_last": False, "seed_order": "global", "replace": False, "weight_attr": None,
-    "direction": None, "features": True, "labels": True, "transform": None, "seed": 0, "prefetch": 2, "ordered": True,
-    "num_threads": 1, "rank": None, "world_size": None, "even": None, "pin_memory": False, "output": None,
+    "direction": None, "features": True, "feature_dtype": None, "labels": True, "transform": None, "seed": 0, "prefetch": 2,
+    "ordered": True, "num_threads": 1, "rank": None, "world_size": None, "even": None, "pin_memory": False, "output": None,
 }  # fmt: skip
 
 
@@ -105,6 +107,7 @@ def common(given: Mapping[str, Any]) -> Settled:
         raise ValueError(f"direction is {arguments['direction']!r}, expected \"in\" or \"out\"")
     if arguments["transform"] is not None and not callable(arguments["transform"]):
         raise TypeError(f"transform is {arguments['transform']!r}, expected something that can be called with a batch")
+    arguments["feature_dtype"] = feature_dtype(arguments["feature_dtype"])
     arguments["rank"], arguments["world_size"] = ranks(arguments["rank"], arguments["world_size"])
     if arguments["seed_order"] not in ("global", "partition"):
         raise ValueError(f"seed_order is {arguments['seed_order']!r}, expected \"global\" or \"partition\"")
@@ -126,6 +129,26 @@ def flag(value: Any, what: str) -> bool:
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     raise ValueError(f"{what} is {value!r}, expected True or False")
+
+
+def feature_dtype(given: Any) -> str | None:
+    """The element type that features of single precision come in, as a sampler calls it."""
+    if given is None:
+        return None
+    # A type of torch's calls itself by its whole name.
+    name = str(given).removeprefix("torch.") if is_torch_dtype(given) or isinstance(given, str) else None
+    try:
+        half = np.dtype(given if name is None else name) == np.float16
+    except TypeError:
+        half = False
+    if not half:
+        raise ValueError(f"feature_dtype is {given!r}, expected \"float16\", or None for features as they are stored")
+    return "f16"
+
+
+def is_torch_dtype(given: Any) -> bool:
+    """Whether something is an element type of torch's."""
+    return type(given).__module__ == "torch" and type(given).__name__ == "dtype"
 
 
 def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:

@@ -499,6 +499,8 @@ def _config(data: Dataset, task: dict[str, Any], expand: dict[str, Any], common:
         "features": node_features, "edge_features": edge_features,
         "labels": common["labels"] and any(node["label"] for node in data._about["nodes"]),
     }  # fmt: skip
+    if common["feature_dtype"] is not None:
+        config["feature_dtype"] = common["feature_dtype"]
     if "ppr" in expand:
         return {**config, "edge_features": []}
     fanouts = next(iter(expand.values()))["fanouts"]

@@ -700,7 +700,7 @@ class Law:
         nodes = self.dataset.nodes[type]
         shown = {"node": ids, "num_sampled_nodes": new}
         shown["features"] = {
-            feature: numbers(nodes.features[feature][ids], self.dtypes["nodes", type, feature])
+            feature: self._numbers(nodes.features[feature][ids], self.dtypes["nodes", type, feature])
             for feature in self.config.get("features", [])
             if feature in nodes.features
         }
@@ -721,11 +721,17 @@ class Law:
             shown["edge"] = ids
         features = self.dataset.edges[walk.type].features
         shown["features"] = {
-            feature: numbers(features[feature][np.array(ids, np.int64)], self.dtypes["edges", walk.type, feature])
+            feature: self._numbers(features[feature][np.array(ids, np.int64)], self.dtypes["edges", walk.type, feature])
             for feature in self.config.get("edge_features", [])
             if feature in features
         }
         return shown
+
+    def _numbers(self, rows: np.ndarray, dtype: str) -> list:
+        if dtype == "f32" and self.config.get("feature_dtype") == "f16":
+            with np.errstate(over="ignore"):
+                rows = rows.astype(np.float16)
+        return numbers(rows, dtype)
 
     @cached_property
     def dtypes(self) -> dict:

@@ -266,8 +266,10 @@ def test_only_the_types_asked_for_are_walked(worlds, walk, expand):
         worlds["shop"].check(Case(config, [12, 13], epoch=0, g=0))
 
 
-def test_everything_a_batch_can_carry(worlds):
+@pytest.mark.parametrize("dtype", [{}, {"feature_dtype": "f16"}], ids=str)
+def test_everything_a_batch_can_carry(worlds, dtype):
     config = {
+        **dtype,
         "task": {"nodes": {"type": USER}},
         "expand": {"neighbors": {"fanouts": [4, 4]}},
         "direction": "out",

@@ -342,7 +342,7 @@ fn gather(view: &View, source: Source, info: &FeatureInfo, ids: &Ids, wanted: &W
         wanted.check()?;
         some.clear();
         ids.add_to(&mut some, start..(start + ROWS).min(ids.len()));
-        view.gather(Gather { source, ids: &some }, rows)?;
+        view.gather(Gather { source, half: false, ids: &some }, rows)?;
     }
     let shape = std::iter::once(ids.len() as u64).chain(info.shape.iter().copied()).collect();
     Ok(Rows { dtype: info.dtype, shape, bytes })

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use graphmill_graph::{Direction, EdgeTypeName};
+use graphmill_graph::{DType, Direction, EdgeTypeName};
 use serde::{Deserialize, Serialize};
 
 /// A sampler's configuration.
@@ -26,6 +26,10 @@ pub struct Config {
     pub edge_features: Vec<String>,
     /// Whether batches carry labels.
     pub labels: bool,
+    /// The element type in which features of single precision come: half precision, or as they are stored. Not written
+    /// where it is absent: such a configuration keeps the word that it had before there was a choice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub feature_dtype: Option<DType>,
     /// The seed of everything random.
     pub seed: u64,
     /// The most edges a batch may hold.
@@ -43,6 +47,7 @@ impl Default for Config {
             features: Vec::new(),
             edge_features: Vec::new(),
             labels: false,
+            feature_dtype: None,
             seed: 0,
             max_edges: 100_000_000,
         }

@@ -39,8 +39,11 @@ pub(crate) struct NodePlan {
 pub(crate) struct TensorPlan {
     pub(crate) name: String,
     pub(crate) place: usize,
+    /// Its elements in a batch.
     pub(crate) dtype: DType,
     pub(crate) shape: Vec<u64>,
+    /// Whether they are stored as `f32` and become `f16`.
+    pub(crate) half: bool,
 }
 
 /// An edge type that is walked.
@@ -199,6 +202,9 @@ impl Planner<'_> {
         if !(1..=u64::from(u32::MAX) - 1).contains(&self.config.max_edges) {
             return Err(Error::config(format!("max_edges is {}, expected 1 to 2^32 - 2", self.config.max_edges)));
         }
+        if let Some(dtype) = self.config.feature_dtype.filter(|dtype| *dtype != DType::F16) {
+            return Err(Error::config(format!("feature_dtype is {dtype}, expected f16, or none for what is stored")));
+        }
         self.check_names()?;
         let hops = self.hops()?;
         let nodes = self.manifest.node_types.iter().map(|info| self.node(info)).collect::<Result<_>>()?;
@@ -239,8 +245,9 @@ impl Planner<'_> {
                 LabelKind::Single => Vec::new(),
                 LabelKind::Multi => vec![label.width],
             },
+            half: false,
         });
-        let features = tensors(&info.features, &self.config.features);
+        let features = self.tensors(&info.features, &self.config.features);
         Ok(NodePlan { name: info.name.clone(), count: info.count, features, label, budget: self.budget(info)? })
     }
 
@@ -329,7 +336,7 @@ impl Planner<'_> {
                 info.name
             )));
         }
-        let features = tensors(&info.features, &self.config.edge_features);
+        let features = self.tensors(&info.features, &self.config.edge_features);
         Ok(Some(Walk {
             name: info.name.clone(),
             edge_type,
@@ -341,6 +348,18 @@ impl Planner<'_> {
             edge_ids: edge_ids || !features.is_empty(),
             features,
         }))
+    }
+
+    /// The features that have a name of the list, in the list's order.
+    fn tensors(&self, features: &[FeatureInfo], names: &[String]) -> Vec<TensorPlan> {
+        let find = |name: &String| features.iter().position(|feature| feature.name == *name);
+        let plan = |place: usize| {
+            let FeatureInfo { name, dtype, shape } = &features[place];
+            let half = *dtype == DType::F32 && self.config.feature_dtype == Some(DType::F16);
+            let dtype = if half { DType::F16 } else { *dtype };
+            TensorPlan { name: name.clone(), place, dtype, shape: shape.clone(), half }
+        };
+        names.iter().filter_map(find).map(plan).collect()
     }
 
     /// What to take of an edge type's lists in each hop; nothing if it is not walked.
@@ -491,14 +510,4 @@ fn take(fanout: i64, hops: &Hops, info: &EdgeTypeInfo) -> Result<Take> {
         },
         _ => return Err(Error::config(format!("a fanout is {fanout}, expected -1 for all, 0 or more"))),
     })
-}
-
-/// The features that have a name of the list, in the list's order.
-fn tensors(features: &[FeatureInfo], names: &[String]) -> Vec<TensorPlan> {
-    let find = |name: &String| features.iter().position(|feature| feature.name == *name);
-    let plan = |place: usize| {
-        let FeatureInfo { name, dtype, shape } = &features[place];
-        TensorPlan { name: name.clone(), place, dtype: *dtype, shape: shape.clone() }
-    };
-    names.iter().filter_map(find).map(plan).collect()
 }

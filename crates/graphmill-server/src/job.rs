@@ -90,6 +90,7 @@ struct RowsAsked {
 /// This server's share of a tensor's rows.
 struct LocalRows {
     source: Source,
+    half: bool,
     ids: Vec<u64>,
     places: Vec<u32>,
     /// How many rows the tensor has.
@@ -260,24 +261,25 @@ impl Job {
                 split
                     .split(rows.ids, lineup.owner_count(), |id| owners.of(book, id))
                     .map_err(|error| lineup.explain(error))?;
+                let Gather { source, half, .. } = rows;
                 let (count, row_bytes) = (rows.ids.len(), tensor.len() / rows.ids.len());
                 for (owner, (ids, places)) in split.shares.into_iter().enumerate() {
                     if ids.is_empty() {
                         continue;
                     }
                     if owner == 0 {
-                        local.push(LocalRows { source: rows.source, ids, places, count, tensor: tensor.clone() });
+                        local.push(LocalRows { source, half, ids, places, count, tensor: tensor.clone() });
                         continue;
                     }
                     let most = (ROWS_ASKED / row_bytes.max(1)).clamp(1, exchange::ASKED_IDS);
                     for (ids, places) in ids.chunks(most).zip(places.chunks(most)) {
-                        asking.ask(asked.len(), owner, Question::gather(rows.source, ids));
+                        asking.ask(asked.len(), owner, Question::gather(Gather { source, half, ids }));
                         asked.push(RowsAsked { places: places.to_vec(), tensor: tensor.clone(), row_bytes });
                     }
                 }
             }
-            for LocalRows { source, ids, places, count, tensor } in local {
-                lineup.view.gather_to(Gather { source, ids: &ids }, &places, count, &mut buffer[tensor])?;
+            for LocalRows { source, half, ids, places, count, tensor } in local {
+                lineup.view.gather_to(Gather { source, half, ids: &ids }, &places, count, &mut buffer[tensor])?;
             }
         }
         let progress = if asked.is_empty() { Progress::Filled } else { Progress::Waits };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use graphmill_net::{FrameReader, Incoming};
-use graphmill_sample::{BatchId, Buffer, Gather, room};
+use graphmill_sample::{BatchId, Buffer, room};
 use graphmill_wire::{Header, Kind, Limits, Message, exchange, proto};
 
 use crate::Refusal;
@@ -92,12 +92,13 @@ fn answer(
             outlet.send_bytes(Header { request, ..Header::new(head.kind()) }, head, bytes);
         }
         Message::Gather(head) => {
-            let (source, ids) = exchange::rows(head, body.bytes()).map_err(invalid)?;
-            let size = lineup.view.row_bytes(source)?;
-            let all = ids.len().checked_mul(size).filter(|&bytes| bytes as u64 <= Limits::SERVER.body);
-            let all = all.ok_or_else(|| Refusal::invalid(format!("{} rows are too many for one answer", ids.len())))?;
+            let gather = exchange::rows(head, body.bytes()).map_err(invalid)?;
+            let size = lineup.view.row_bytes(gather.source, gather.half)?;
+            let all = gather.ids.len().checked_mul(size).filter(|&bytes| bytes as u64 <= Limits::SERVER.body);
+            let all =
+                all.ok_or_else(|| Refusal::invalid(format!("{} rows are too many for one answer", gather.ids.len())))?;
             let mut rows = outlet.memory_for_rows(all)?;
-            lineup.view.gather(Gather { source, ids }, rows.bytes_mut())?;
+            lineup.view.gather(gather, rows.bytes_mut())?;
             outlet.send_rows(Header { request, ..Header::new(Kind::Rows) }, size, all, rows);
         }
         Message::Read(head) => {

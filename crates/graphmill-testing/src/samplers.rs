@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use graphmill_graph::{Direction, EdgeRole, EdgeTypeName};
+use graphmill_graph::{DType, Direction, EdgeRole, EdgeTypeName};
 use graphmill_sample::{Budget, Config, Expand, Fanouts, Hops, Negatives, Ppr, SeedList, Supervision, Task};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ use crate::{ModelGraph, graphs};
 pub struct Sampling {
     /// The graph.
     pub graph: ModelGraph,
-    /// A configuration that fits it, with every feature there is.
+    /// A configuration that fits it, with every feature there is, as it is stored or in half precision.
     pub config: Config,
     /// Seeds for it, some of them twice.
     pub seeds: SeedList,
@@ -39,6 +39,7 @@ pub fn samplings() -> impl Strategy<Value = Sampling> {
                 features: names(&mut graph.nodes.values().flat_map(|nodes| nodes.features.keys())),
                 edge_features: names(&mut graph.edges.values().flat_map(|edges| edges.features.keys())),
                 labels: graph.nodes.values().any(|nodes| nodes.label.is_some()),
+                feature_dtype: choices.half.then_some(DType::F16),
                 seed,
                 ..Config::default()
             };
@@ -71,6 +72,7 @@ struct Choices {
     strict: bool,
     weighted: bool,
     max_labels: Option<u32>,
+    half: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -89,8 +91,9 @@ impl Arbitrary for Choices {
     fn arbitrary_with((): ()) -> Self::Strategy {
         let kind = select(vec![Kind::Nodes, Kind::Links, Kind::Binary, Kind::Triplet, Kind::Anchors]);
         let negatives = (0u32..3, any::<bool>(), any::<bool>());
-        (kind, any::<Index>(), vec(any::<(Index, Index)>(), 0..12), negatives, proptest::option::of(0u32..3))
-            .prop_map(|(kind, place, seeds, (amount, strict, weighted), max_labels)| Self {
+        let labels = proptest::option::of(0u32..3);
+        (kind, any::<Index>(), vec(any::<(Index, Index)>(), 0..12), negatives, labels, any::<bool>())
+            .prop_map(|(kind, place, seeds, (amount, strict, weighted), max_labels, half)| Self {
                 kind,
                 place,
                 seeds,
@@ -98,6 +101,7 @@ impl Arbitrary for Choices {
                 strict,
                 weighted,
                 max_labels,
+                half,
             })
             .boxed()
     }

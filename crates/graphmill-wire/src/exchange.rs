@@ -2,7 +2,7 @@
 
 use graphmill_graph::Direction;
 use graphmill_graph::random::Stream;
-use graphmill_sample::{Answer, Ask, BatchId, IdVec, Need, Source, Take, grow};
+use graphmill_sample::{Answer, Ask, BatchId, Gather, IdVec, Need, Source, Take, grow};
 
 use crate::proto::{self, AskKind, RowKind, TakeKind};
 use crate::{Error, Limits, Result};
@@ -198,20 +198,20 @@ pub fn read_more(head: &proto::Answer, body: &[u8], answer: &mut Answer) -> Resu
 }
 
 /// The head of a question for rows. Its body is the ids.
-pub fn gather(source: Source, ids: usize) -> proto::Gather {
+pub fn gather(Gather { source, half, ids }: Gather<'_>) -> proto::Gather {
     let (kind, place, feature) = match source {
         Source::Node { node_type, feature } => (RowKind::NodeFeature, node_type, feature),
         Source::Label { node_type } => (RowKind::NodeLabel, node_type, 0),
         Source::Edge { edge_type, feature } => (RowKind::EdgeFeature, edge_type, feature),
     };
-    proto::Gather { kind: kind.into(), r#type: place as u32, feature: feature as u32, ids: ids as u64 }
+    proto::Gather { kind: kind.into(), r#type: place as u32, feature: feature as u32, ids: ids.len() as u64, half }
 }
 
 /// Whose rows a question asks for, and which.
 ///
 /// # Errors
 /// When the body is not as long as the head says, or not aligned.
-pub fn rows<'a>(head: &proto::Gather, body: &'a [u8]) -> Result<(Source, &'a [u64])> {
+pub fn rows<'a>(head: &proto::Gather, body: &'a [u8]) -> Result<Gather<'a>> {
     let (place, feature) = (head.r#type as usize, head.feature as usize);
     let source = match head.kind() {
         RowKind::NodeFeature => Source::Node { node_type: place, feature },
@@ -219,7 +219,8 @@ pub fn rows<'a>(head: &proto::Gather, body: &'a [u8]) -> Result<(Source, &'a [u6
         RowKind::EdgeFeature => Source::Edge { edge_type: place, feature },
     };
     let ids = words(body)?;
-    if ids.len() as u64 == head.ids { Ok((source, ids)) } else { Err(lengths("question", body.len())) }
+    let gather = Gather { source, half: head.half, ids };
+    if ids.len() as u64 == head.ids { Ok(gather) } else { Err(lengths("question", body.len())) }
 }
 
 /// Appends, unless there is no memory for that.

@@ -77,7 +77,9 @@ fn gather(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("gather");
     group.throughput(Throughput::Bytes(rows.len() as u64));
     let source = Source::Node { node_type: 0, feature: 0 };
-    group.bench_function("128 f32", |bencher| bencher.iter(|| view.gather(Gather { source, ids: &ids }, &mut rows)));
+    group.bench_function("128 f32", |bencher| {
+        bencher.iter(|| view.gather(Gather { source, half: false, ids: &ids }, &mut rows))
+    });
     group.finish();
 }
 

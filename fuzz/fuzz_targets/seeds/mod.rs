@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use graphmill_graph::{Dataset, Direction};
 use graphmill_sample::{
-    Answer, AnswerScratch, BatchId, Config, Layout, Machine, Plan, Seeds, Source, Step, Task, View, law,
+    Answer, AnswerScratch, BatchId, Config, Layout, Machine, Plan, Seeds, Step, Task, View, law,
 };
 use graphmill_testing::{Assignment, sample, tempdir, write};
 use graphmill_wire::proto::{self, original_id::Id};
@@ -141,10 +141,9 @@ fn sampling() -> Vec<(Message, Vec<u8>)> {
     layout.write(&plan, &machine, &mut buffer).unwrap();
     for (rows, place) in layout.gathers(&plan, &machine) {
         view.gather(rows, &mut buffer[place.clone()]).unwrap();
-        let (source, ids): (Source, &[u64]) = (rows.source, rows.ids);
-        let ids_body = bytemuck::cast_slice(ids).to_vec();
-        frames.push((Message::Gather(exchange::gather(source, ids.len())), ids_body));
-        let row_bytes = view.row_bytes(source).unwrap() as u64;
+        let ids_body = bytemuck::cast_slice(rows.ids).to_vec();
+        frames.push((Message::Gather(exchange::gather(rows)), ids_body));
+        let row_bytes = view.row_bytes(rows.source, rows.half).unwrap() as u64;
         let head = proto::Rows { row_bytes, bytes: place.len() as u64, slot: None };
         frames.push((Message::Rows(head), buffer[place].to_vec()));
     }

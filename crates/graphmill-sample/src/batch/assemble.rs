@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::layout::{Field, Layout};
 use crate::machine::{EdgeSpace, MISSING, Machine};
-use crate::plan::{Plan, TaskPlan};
+use crate::plan::{Plan, TaskPlan, TensorPlan};
 use crate::view::{Gather, Source};
 use crate::{Error, Result};
 
@@ -49,16 +49,18 @@ impl Layout {
 fn rows<'a>(plan: &Plan, machine: &'a Machine, field: Field) -> Option<Gather<'a>> {
     match field {
         Field::Feature(node_type, feature) => {
-            let feature = plan.nodes[node_type].features[feature].place;
+            let TensorPlan { place: feature, half, .. } = plan.nodes[node_type].features[feature];
             let ids = machine.nodes[node_type].locals.nodes();
-            Some(Gather { source: Source::Node { node_type, feature }, ids })
+            Some(Gather { source: Source::Node { node_type, feature }, half, ids })
         }
         Field::Label(node_type) => {
-            Some(Gather { source: Source::Label { node_type }, ids: machine.nodes[node_type].locals.nodes() })
+            let ids = machine.nodes[node_type].locals.nodes();
+            Some(Gather { source: Source::Label { node_type }, half: false, ids })
         }
         Field::EdgeFeature(walk, feature) => {
-            let (edge_type, feature) = (plan.walks[walk].edge_type, plan.walks[walk].features[feature].place);
-            Some(Gather { source: Source::Edge { edge_type, feature }, ids: &machine.edges[walk].edge_ids })
+            let TensorPlan { place: feature, half, .. } = plan.walks[walk].features[feature];
+            let edge_type = plan.walks[walk].edge_type;
+            Some(Gather { source: Source::Edge { edge_type, feature }, half, ids: &machine.edges[walk].edge_ids })
         }
         _ => None,
     }

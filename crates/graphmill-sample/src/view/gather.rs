@@ -1,7 +1,8 @@
-//! Rows of features and labels, copied once, straight into the batch.
+//! Rows of features and labels, copied or converted once, straight into the batch.
 
-use graphmill_graph::Tensor;
+use graphmill_graph::{DType, Tensor};
 
+use super::half::halve_rows;
 use super::{Rows, View};
 use crate::places::copy_rows;
 use crate::{Error, Result};
@@ -35,6 +36,8 @@ pub enum Source {
 pub struct Gather<'a> {
     /// From where.
     pub source: Source,
+    /// Whether elements of `f32` become `f16` on the way.
+    pub half: bool,
     /// Whose rows, in order.
     pub ids: &'a [u64],
 }
@@ -43,10 +46,14 @@ impl View {
     /// Copies the rows of ids, one after the other.
     ///
     /// # Errors
-    /// When an id is out of range or its partition is not opened.
+    /// When an id is out of range, its partition is not opened, or rows cannot become `f16`.
     pub fn gather(&self, gather: Gather<'_>, into: &mut [u8]) -> Result<()> {
         let (rows, feature) = self.rows(gather.source)?;
-        rows.gather(feature, gather.ids, into)
+        if gather.ids.is_empty() || into.is_empty() {
+            return Ok(());
+        }
+        let size = into.len() / gather.ids.len();
+        rows.copy(feature, gather, size, into, |index| index)
     }
 
     /// Copies the rows of ids to places among the rows of `into`, which has room for `count` rows.
@@ -62,17 +69,21 @@ impl View {
         if places.len() != gather.ids.len() || places.iter().any(|&place| place as usize >= count) {
             return Err(Error::answer("rows have no place to go"));
         }
-        rows.copy(feature, gather.ids, size, into, |index| places[index] as usize)
+        rows.copy(feature, gather, size, into, |index| places[index] as usize)
     }
 
-    /// The bytes of a row.
+    /// The bytes of a gathered row.
     ///
     /// # Errors
-    /// When there are no such rows here.
-    pub fn row_bytes(&self, source: Source) -> Result<usize> {
+    /// When there are no such rows here, or they cannot become `f16`.
+    pub fn row_bytes(&self, source: Source, half: bool) -> Result<usize> {
         let (rows, feature) = self.rows(source)?;
         let opened = rows.parts.iter().position(Option::is_some).unwrap_or(0);
-        Ok(rows.tensor(opened as u32, feature)?.row_bytes())
+        let tensor = rows.tensor(opened as u32, feature)?;
+        if half {
+            check_half(tensor)?;
+        }
+        Ok(if half { tensor.row_bytes() / 2 } else { tensor.row_bytes() })
     }
 
     fn rows(&self, source: Source) -> Result<(&Rows, Option<usize>)> {
@@ -86,20 +97,12 @@ impl View {
 }
 
 impl Rows {
-    fn gather(&self, feature: Option<usize>, ids: &[u64], into: &mut [u8]) -> Result<()> {
-        if ids.is_empty() || into.is_empty() {
-            return Ok(());
-        }
-        let size = into.len() / ids.len();
-        self.copy(feature, ids, size, into, |index| index)
-    }
-
     /// Copies the rows of ids, each to its place.
     #[inline]
     fn copy(
         &self,
         feature: Option<usize>,
-        ids: &[u64],
+        Gather { ids, half, .. }: Gather<'_>,
         size: usize,
         into: &mut [u8],
         place: impl Fn(usize) -> usize,
@@ -107,6 +110,10 @@ impl Rows {
         if self.owners.whole() {
             let tensor = self.tensor(0, feature)?;
             let row = |index: usize| tensor.row(ids[index] as usize).ok_or_else(|| self.absent(ids[index], feature));
+            if half {
+                check_half(tensor)?;
+                return halve_rows(into, size, ids.len(), row, place);
+            }
             copy_rows(into, size, ids.len(), row, place)
         } else {
             let book = self.owners.book.open();
@@ -118,6 +125,10 @@ impl Rows {
                     .and_then(|location| tensors.get(location.partition as usize)?.as_ref()?.row(location.row));
                 found.ok_or_else(|| self.absent(ids[index], feature))
             };
+            if half {
+                tensors.iter().copied().flatten().try_for_each(check_half)?;
+                return halve_rows(into, size, ids.len(), row, place);
+            }
             copy_rows(into, size, ids.len(), row, place)
         }
     }
@@ -138,5 +149,13 @@ impl Rows {
             None => part.1.as_ref(),
         };
         tensor.ok_or_else(|| Error::answer(format!("`{}` has no such rows", self.owners.name)))
+    }
+}
+
+/// Fails unless elements can become `f16`.
+fn check_half(tensor: &Tensor) -> Result<()> {
+    match tensor.dtype() {
+        DType::F32 => Ok(()),
+        dtype => Err(Error::answer(format!("rows of {dtype} were asked for as f16; only f32 can be"))),
     }
 }

@@ -4,6 +4,7 @@
 mod draw;
 mod floyd;
 mod gather;
+mod half;
 mod uniform;
 mod weighted;
 mod within;

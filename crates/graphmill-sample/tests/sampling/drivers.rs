@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use graphmill_graph::{Dataset, Direction, OpenOptions, Storage};
+use graphmill_graph::{DType, Dataset, Direction, OpenOptions, Storage};
 use graphmill_sample::{
-    Answer, AnswerScratch, Batch, Config, Cut, Layout, Machine, Need, Plan, Pool, Result, SeedList, Share, Split, Step,
-    View,
+    Answer, AnswerScratch, Batch, Config, Cut, Field, Layout, Machine, Need, Plan, Pool, Result, SeedList, Share,
+    Split, Step, View,
 };
 use graphmill_testing::{Assignment, Sampling, assignments, samplings, tempdir, write};
 use proptest::prelude::*;
 
-use crate::support::{ID, placed, sampler};
+use crate::support::{ID, dataset, placed, sampler};
 
 /// A sampler, and a way to share its graph between partitions.
 fn placed_samplings() -> impl Strategy<Value = (Sampling, Assignment)> {
@@ -42,6 +42,29 @@ proptest! {
             let found = sampler(&parted, &config)?.sample(cut.seeds(&seeds), ID)?;
             prop_assert_eq!(found.layout().entries(), expected.layout().entries());
             prop_assert_eq!(found.bytes(), expected.bytes());
+        }
+    }
+
+    #[test]
+    fn in_half_precision_a_batch_is_the_same_with_features_rounded(Sampling { graph, config, seeds } in samplings()) {
+        let (cut, whole) = (cut(&seeds), dataset(&graph));
+        let sampled = |feature_dtype| {
+            let config = Config { feature_dtype, ..config.clone() };
+            sampler(&whole, &config)?.sample(cut.seeds(&seeds), ID)
+        };
+        let (stored, halved) = (sampled(None)?, sampled(Some(DType::F16))?);
+        prop_assert_ne!(stored.plan().config_word(), halved.plan().config_word());
+        for entry in stored.layout().entries() {
+            let (from, to) = (stored.tensor(entry.field).unwrap(), halved.tensor(entry.field).unwrap());
+            prop_assert_eq!(from.shape, to.shape);
+            let is_feature = matches!(entry.field, Field::Feature(..) | Field::EdgeFeature(..));
+            if !(is_feature && from.dtype == DType::F32) {
+                prop_assert_eq!((from.dtype, from.bytes), (to.dtype, to.bytes));
+                continue;
+            }
+            let numbers: &[f32] = bytemuck::cast_slice(from.bytes);
+            let expected: Vec<u16> = numbers.iter().map(|&number| half::f16::from_f32(number).to_bits()).collect();
+            prop_assert_eq!((to.dtype, to.bytes), (DType::F16, bytemuck::cast_slice(&expected)));
         }
     }
 

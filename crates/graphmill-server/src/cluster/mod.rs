@@ -184,13 +184,13 @@ impl Cluster {
         split.split(ids, lineup.owner_count(), |id| owners.of(book, id)).map_err(|error| lineup.explain(error))?;
         let mut replies = Vec::new();
         for (owner, (ids, places)) in split.shares.iter().enumerate().skip(1).filter(|(_, (ids, _))| !ids.is_empty()) {
-            replies.push((places, send(lineup, owner, Question::gather(source, ids))));
+            replies.push((places, send(lineup, owner, Question::gather(Gather { source, half: false, ids }))));
         }
         let size = self.row_bytes(source)?;
         let mut rows = vec![0; ids.len() * size];
         let (here, places) = &split.shares[0];
         if !here.is_empty() {
-            lineup.view.gather_to(Gather { source, ids: here }, places, ids.len(), &mut rows)?;
+            lineup.view.gather_to(Gather { source, half: false, ids: here }, places, ids.len(), &mut rows)?;
         }
         for (places, reply) in replies {
             let answered = received(reply).await?;

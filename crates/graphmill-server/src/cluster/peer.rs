@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use graphmill_net::{ClientTls, Endpoint, FrameReader, FrameWriter, HeldSlot, Incoming, ReceivedSlots, Token};
-use graphmill_sample::{Buffer, Need, Pool, Source, law};
+use graphmill_sample::{Buffer, Gather, Need, Pool, law};
 use graphmill_wire::proto::{self, Role};
 use graphmill_wire::{Header, Limits, Message, exchange};
 use tokio::sync::{Notify, Semaphore, mpsc};
@@ -75,9 +75,9 @@ impl Question {
     }
 
     /// A question for rows.
-    pub(crate) fn gather(source: Source, ids: &[u64]) -> Self {
-        let message = Message::Gather(exchange::gather(source, ids.len()));
-        Self { header: Header::new(message.kind()), message, body: Body::Ids(ids.to_vec()) }
+    pub(crate) fn gather(gather: Gather<'_>) -> Self {
+        let message = Message::Gather(exchange::gather(gather));
+        Self { header: Header::new(message.kind()), message, body: Body::Ids(gather.ids.to_vec()) }
     }
 
     /// A question of the dataset service.

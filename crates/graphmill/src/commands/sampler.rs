@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
-use graphmill_graph::{Dataset, Direction, EdgeTypeName, Manifest, OpenOptions, Storage};
+use graphmill_graph::{DType, Dataset, Direction, EdgeTypeName, Manifest, OpenOptions, Storage};
 use graphmill_sample::{Budget, Config, Expand, Fanouts, Hops, Negatives, Plan, Ppr, Supervision, Task, TypeFanouts};
 
 /// Which dataset to sample from.
@@ -115,6 +115,10 @@ pub(crate) struct SamplerArgs {
     #[arg(long)]
     top_up: bool,
 
+    /// Deliver features of f32 in this element type [default: as they are stored]
+    #[arg(long, value_enum, value_name = "DTYPE")]
+    feature_dtype: Option<FeatureDType>,
+
     /// The seed of everything random
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
@@ -130,6 +134,12 @@ enum Method {
     Induced,
     /// The nodes of highest personalised `PageRank`
     Ppr,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum FeatureDType {
+    /// Half precision: half the bytes
+    F16,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -186,6 +196,7 @@ impl SamplerArgs {
                 DirectionArg::Out => Direction::Out,
             }),
             walk: (!self.walk.is_empty()).then(|| self.walk.clone()),
+            feature_dtype: self.feature_dtype.map(|FeatureDType::F16| DType::F16),
             seed: self.seed,
             ..Config::default()
         };

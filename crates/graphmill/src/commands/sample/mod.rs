@@ -75,7 +75,7 @@ pub(crate) struct Args {
     /// Take the sampler from a JSON file (docs/sampling.md) instead of from flags
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "sampler", "fanouts", "replace", "direction", "walk", "node_type", "links", "positive", "alpha", "eps",
-        "max_nodes", "top_up", "seed", "edge_ids", "features", "edge_features", "labels",
+        "max_nodes", "top_up", "seed", "edge_ids", "features", "edge_features", "labels", "feature_dtype",
     ])]
     config: Option<PathBuf>,
 
