@@ -218,6 +218,27 @@ def test_a_forked_child_has_connections_of_its_own(config):
         assert len(set(drawn)) == 9, "no two children draw the same"
 
 
+def test_a_forked_child_keeps_the_bytes_of_what_its_parent_gave_back(config):
+    with stores.connected(config) as connector:
+        first = connector.put(b"1" * 1_000_000)
+        held = connector.get(first)
+        wait, tell = os.pipe()
+        if (child := os.fork()) == 0:
+            code = 1
+            try:
+                os.close(tell)
+                os.read(wait, 1)
+                code = 0 if held == b"1" * 1_000_000 else 2
+            finally:
+                os._exit(code)
+        del held
+        connector.evict(first)
+        keys = [connector.put(b"2" * 1_000_000) for _ in range(20)]
+        os.close(tell)
+        assert stores.wait_child(child) == 0
+        assert all(connector.exists(key) for key in keys)
+
+
 def test_others_run_while_one_waits(config):
     with stores.connected(config) as connector:
         key = connector.new_key()

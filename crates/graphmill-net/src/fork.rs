@@ -1,32 +1,22 @@
-//! A word before this process is copied.
+//! How often this process was copied.
 #![allow(unsafe_code)]
 
-use std::io;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-static CALLBACK: OnceLock<fn()> = OnceLock::new();
+static FORKS: AtomicU64 = AtomicU64::new(0);
 
-/// Has a function called before every `fork` of this process, by the thread that forks. There is one for the whole process.
+/// How often this process was about to fork since this was first asked; nothing where that cannot be noticed.
 ///
-/// It runs at a moment when any other thread may hold any lock, the allocator's too, and the child goes on with all of them
-/// as they are. So it must only touch atomics and locks that it merely tries, allocate nothing, and not panic.
-///
-/// # Errors
-/// When there is one already, or the system has no memory for it.
-pub fn before_fork(callback: fn()) -> io::Result<()> {
-    if CALLBACK.set(callback).is_err() {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "something is called before forks already"));
-    }
+/// A child sees what its parent has mapped, for as long as it likes: what was mapped at a fork may be read for ever.
+pub fn forks() -> Option<u64> {
+    static NOTICED: OnceLock<bool> = OnceLock::new();
     // SAFETY: the handler is a function of this program, which is never unloaded while a thread of it can fork, and stays
-    // valid for ever; it unwinds nowhere, for a panic in an `extern "C"` function ends the process.
-    match unsafe { libc::pthread_atfork(Some(prepare), None, None) } {
-        0 => Ok(()),
-        error => Err(io::Error::from_raw_os_error(error)),
-    }
+    // valid for ever. It runs when other threads may hold any lock, and touches an atomic alone.
+    let notice = || unsafe { libc::pthread_atfork(Some(count), None, None) } == 0;
+    NOTICED.get_or_init(notice).then(|| FORKS.load(Ordering::SeqCst))
 }
 
-extern "C" fn prepare() {
-    if let Some(callback) = CALLBACK.get() {
-        callback();
-    }
+extern "C" fn count() {
+    FORKS.fetch_add(1, Ordering::SeqCst);
 }

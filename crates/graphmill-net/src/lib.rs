@@ -25,7 +25,7 @@ mod unix;
 pub use address::Endpoint;
 pub use dial::{connect_data, dial};
 pub use error::{Error, Result};
-pub use fork::before_fork;
+pub use fork::forks;
 pub use frames::{FrameReader, FrameWriter, Incoming, STALL, Watch, split};
 pub use host::host_id;
 pub use listen::{Accepted, ListenOptions, Listener, PeerInfo};

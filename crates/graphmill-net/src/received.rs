@@ -2,21 +2,12 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use graphmill_wire::proto;
 use tokio::sync::mpsc;
 
-use crate::{MappedSlot, before_fork};
-
-/// How often this process was about to fork. A child sees what the parent's slots hold, for as long as it likes; so whatever
-/// was held then is never written again.
-static FORKS: AtomicU64 = AtomicU64::new(0);
-
-fn count_fork() {
-    FORKS.fetch_add(1, Ordering::SeqCst);
-}
+use crate::{MappedSlot, forks};
 
 /// Whoever holds this many slots should copy out of further ones, so that it never waits for itself.
 const HELD: usize = 4;
@@ -47,9 +38,9 @@ impl ReceivedSlots {
     pub fn new(returns: mpsc::UnboundedSender<proto::Return>) -> Arc<Self> {
         static WATCH: Once = Once::new();
         WATCH.call_once(|| {
-            // Without it a fork is not noticed: a child would see later batches in the place of what it was given.
-            if let Err(error) = before_fork(count_fork) {
-                tracing::warn!(%error, "forks cannot be noticed; do not fork while batches are held");
+            // A child would see later batches in the place of what it was given.
+            if forks().is_none() {
+                tracing::warn!("forks cannot be noticed; do not fork while batches are held");
             }
         });
         Arc::new(Self { mapped: Mutex::default(), returns })
@@ -80,7 +71,7 @@ impl ReceivedSlots {
         let slot = mapped.idle.remove(&number)?;
         mapped.held += 1;
         mapped.held_bytes += bytes;
-        let (forks, process) = (FORKS.load(Ordering::SeqCst), std::process::id());
+        let (forks, process) = (forks(), std::process::id());
         Some(HeldSlot { slots: Arc::clone(self), number, slot: Some(slot), bytes, forks, process, edited: false })
     }
 
@@ -98,7 +89,8 @@ pub struct HeldSlot {
     number: u32,
     slot: Option<MappedSlot>,
     bytes: usize,
-    forks: u64,
+    /// Whatever was held at a fork is never written again.
+    forks: Option<u64>,
     process: u32,
     edited: bool,
 }
@@ -125,7 +117,7 @@ impl Drop for HeldSlot {
             return;
         }
         // What was edited is a private copy, which would hide what the server writes next.
-        let forked = self.forks != FORKS.load(Ordering::SeqCst);
+        let forked = self.forks != forks();
         let edited = self.edited && slot.has_private_pages(self.bytes);
         let clean = !forked && (!edited || slot.drop_private_pages(self.bytes).is_ok());
         let mut mapped = lock(&self.slots.mapped);

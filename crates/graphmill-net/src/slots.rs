@@ -61,7 +61,8 @@ impl SharedSlot {
 /// The seals of memory that nobody can change any more.
 const SEALS: SealFlags = SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW);
 
-/// Memory that was written once and never changes again, for whoever is given it.
+/// Memory that does not change while somebody has it: sealed for ever, or a slot that its server writes again when it has it
+/// back.
 #[derive(Debug)]
 pub struct SealedMemory {
     file: OwnedFd,
@@ -101,6 +102,15 @@ impl SealedMemory {
         Ok(Self { file, bytes })
     }
 
+    /// Memory that a server lent, with so many bytes: sealed for ever and of that size, or a slot of at least that size.
+    ///
+    /// # Errors
+    /// When it is neither.
+    pub fn lent(file: OwnedFd, bytes: u64) -> io::Result<Self> {
+        check_slot(&file, bytes)?;
+        Ok(Self { file, bytes })
+    }
+
     /// Its bytes.
     pub fn len(&self) -> u64 {
         self.bytes
@@ -121,7 +131,8 @@ impl SealedMemory {
     /// # Errors
     /// When the system has no address space left, or the process has as many mappings as it may.
     pub fn map(&self) -> io::Result<MappedSlot> {
-        // SAFETY: the file was found, or made, as large as the mapping, and sealed so that it stays as it is.
+        // SAFETY: the file was found, or made, as large as the mapping, and sealed so that it stays as it is, or so that its
+        // server alone can write it, which does so only while nobody holds it (see the module's note).
         let memory = unsafe { MmapOptions::new().len(self.bytes as usize).no_reserve_swap().map_copy(&self.file) }?;
         Ok(MappedSlot { memory })
     }
@@ -160,18 +171,7 @@ impl MappedSlot {
     /// When the file is smaller, or not sealed: it could change or be cut short while it is mapped, which would end the
     /// process.
     pub fn map(file: OwnedFd, bytes: usize) -> io::Result<Self> {
-        let refused = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
-        let needed = SealFlags::SHRINK | SealFlags::FUTURE_WRITE;
-        match fcntl_get_seals(&file) {
-            Ok(seals) if seals.contains(needed) || seals.contains(SEALS) => {}
-            Ok(seals) => return Err(refused(format!("a slot has the seals {seals:?}, expected at least {needed:?}"))),
-            Err(error) => return Err(refused(format!("a slot is not a file that can be sealed: {error}"))),
-        }
-        // Sealed against shrinking, it stays at least as large as it is now.
-        let size = u64::try_from(fstat(&file)?.st_size).unwrap_or(0);
-        if size < bytes as u64 {
-            return Err(refused(format!("a slot has {size} bytes, expected {bytes}")));
-        }
+        check_slot(&file, bytes as u64)?;
         // SAFETY: the file is as large as the mapping and can neither shrink nor be written by whom the server gave it to;
         // the server writes it only while the client does not hold it (see the module's note).
         let memory = unsafe { MmapOptions::new().len(bytes).no_reserve_swap().map_copy(&file) }?;
@@ -218,4 +218,21 @@ impl MappedSlot {
         let pages = start / page..(start + len.min(self.memory.len())).div_ceil(page);
         pagemap::scan(&map, &pages, page).or_else(|_| pagemap::read(&map, &pages))
     }
+}
+
+/// Fails unless a file that was received can be mapped up to so many bytes: no one else can write it, and nobody cut it short.
+fn check_slot(file: &OwnedFd, bytes: u64) -> io::Result<()> {
+    let refused = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
+    let needed = SealFlags::SHRINK | SealFlags::FUTURE_WRITE;
+    match fcntl_get_seals(file) {
+        Ok(seals) if seals.contains(needed) || seals.contains(SEALS) => {}
+        Ok(seals) => return Err(refused(format!("a slot has the seals {seals:?}, expected at least {needed:?}"))),
+        Err(error) => return Err(refused(format!("a slot is not a file that can be sealed: {error}"))),
+    }
+    // Sealed against shrinking, it stays at least as large as it is now.
+    let size = u64::try_from(fstat(file)?.st_size).unwrap_or(0);
+    if size < bytes {
+        return Err(refused(format!("a slot has {size} bytes, expected {bytes}")));
+    }
+    Ok(())
 }

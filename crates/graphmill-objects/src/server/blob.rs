@@ -1,8 +1,14 @@
 //! The memory of an object.
 
-use graphmill_net::SealedMemory;
+use std::io;
+use std::ops::Deref;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use graphmill_net::{MappedSlot, SealedMemory};
 
 use super::budget::Charge;
+use super::slot::Slot;
 
 /// What an object is charged beside its bytes: its place in the tables, and what the allocator adds.
 pub(super) const OVERHEAD: u64 = 256;
@@ -12,39 +18,118 @@ const PAGE: u64 = 4096;
 /// An object's bytes, and what is charged for them. They never change.
 #[derive(Debug)]
 pub(super) struct Blob {
-    pub(super) memory: Memory,
-    charge: Charge,
-    /// The descriptor that shared memory takes.
+    memory: Memory,
+    /// Taken when it is dropped.
+    charge: Option<Charge>,
+    /// The descriptor that sealed memory takes.
     _descriptor: Option<Charge>,
+    /// How many were lent it and have not said that they do not have it any more.
+    lent: AtomicUsize,
 }
 
 /// Where they lie.
 #[derive(Debug)]
-pub(super) enum Memory {
+enum Memory {
     Heap(Box<[u8]>),
-    Shared(SealedMemory),
+    Sealed(SealedMemory),
+    /// The first bytes of a slot, which is taken when the blob is dropped.
+    Slot(Option<Slot>, u64),
 }
 
 impl Blob {
     pub(super) fn heap(bytes: Box<[u8]>, charge: Charge) -> Self {
         debug_assert!(charge.bytes() >= heap_charge(bytes.len() as u64));
-        Self { memory: Memory::Heap(bytes), charge, _descriptor: None }
+        Self::new(Memory::Heap(bytes), None, charge)
     }
 
-    pub(super) fn shared(memory: SealedMemory, descriptor: Charge, charge: Charge) -> Self {
+    pub(super) fn slot(slot: Slot, bytes: u64, charge: Charge) -> Self {
+        debug_assert!(charge.bytes() >= shared_charge(slot.capacity()) && slot.capacity() >= bytes);
+        Self::new(Memory::Slot(Some(slot), bytes), None, charge)
+    }
+
+    pub(super) fn sealed(memory: SealedMemory, descriptor: Charge, charge: Charge) -> Self {
         debug_assert!(charge.bytes() >= shared_charge(memory.len()));
-        Self { memory: Memory::Shared(memory), charge, _descriptor: Some(descriptor) }
+        Self::new(Memory::Sealed(memory), Some(descriptor), charge)
+    }
+
+    fn new(memory: Memory, descriptor: Option<Charge>, charge: Charge) -> Self {
+        Self { memory, charge: Some(charge), _descriptor: descriptor, lent: AtomicUsize::new(0) }
+    }
+
+    pub(super) fn is_shared(&self) -> bool {
+        !matches!(self.memory, Memory::Heap(_))
+    }
+
+    /// Its bytes, mapped for the purpose if they are sealed.
+    pub(super) fn read(&self) -> io::Result<Bytes<'_>> {
+        Ok(match &self.memory {
+            Memory::Heap(bytes) => Bytes::Here(bytes),
+            Memory::Sealed(memory) => Bytes::Mapped(memory.map()?),
+            Memory::Slot(slot, bytes) => {
+                Bytes::Here(slot.as_ref().map_or(&[], |slot| &slot.memory.bytes()[..*bytes as usize]))
+            }
+        })
+    }
+
+    /// The same bytes in memory that can be lent.
+    pub(super) fn copy(&self) -> io::Result<SealedMemory> {
+        SealedMemory::write(&[&self.read()?])
+    }
+
+    /// Its memory for somebody to map, which counts as lent from now on; nothing if it is not shared.
+    pub(super) fn lend(&self) -> Option<BorrowedFd<'_>> {
+        let fd = match &self.memory {
+            Memory::Heap(_) => return None,
+            Memory::Sealed(memory) => memory.fd(),
+            Memory::Slot(slot, _) => slot.as_ref()?.memory.fd(),
+        };
+        self.lent.fetch_add(1, Ordering::Relaxed);
+        Some(fd)
+    }
+
+    /// Somebody who was lent it does not have it any more. Who does not say so may have it for ever, in a forked child.
+    pub(super) fn take_back(&self) {
+        self.lent.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// What is charged for it.
     pub(super) fn charged(&self) -> u64 {
-        self.charge.bytes()
+        self.charge.as_ref().map_or(0, Charge::bytes)
     }
 
     pub(super) fn len(&self) -> u64 {
         match &self.memory {
             Memory::Heap(bytes) => bytes.len() as u64,
-            Memory::Shared(memory) => memory.len(),
+            Memory::Sealed(memory) => memory.len(),
+            Memory::Slot(_, bytes) => *bytes,
+        }
+    }
+}
+
+/// The bytes of an object, to be read.
+pub(super) enum Bytes<'a> {
+    Here(&'a [u8]),
+    Mapped(MappedSlot),
+}
+
+impl Deref for Bytes<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Here(bytes) => bytes,
+            Self::Mapped(memory) => memory.bytes(),
+        }
+    }
+}
+
+impl Drop for Blob {
+    fn drop(&mut self) {
+        if let Memory::Slot(slot, _) = &mut self.memory
+            && *self.lent.get_mut() == 0
+            && let Some((slot, charge)) = slot.take().zip(self.charge.take())
+        {
+            charge.keep(slot);
         }
     }
 }

@@ -13,8 +13,9 @@ use graphmill_wire::proto::{self, Code, Role};
 use graphmill_wire::{Header, Kind, Limits, Message};
 use tokio::time::{timeout, timeout_at};
 
-use super::blob::{Blob, Memory, heap_charge, shared_charge};
+use super::blob::{Blob, heap_charge, shared_charge};
 use super::budget::{Charge, RIGHT_OF_WAY};
+use super::slot::Slot;
 use super::{Core, SHARED_FROM};
 use crate::ObjectId;
 use crate::wire::lock;
@@ -225,8 +226,8 @@ struct Connection {
     /// What it is called where memory that it lent is returned.
     number: u64,
     next_slot: u32,
-    /// Room for an object that is about to be sent, and until when it must be.
-    reserved: Option<Charge>,
+    /// Room for an object that is about to be sent, perhaps with a slot for it, and until when it must be.
+    reserved: Option<(Charge, Option<Slot>)>,
     reserved_until: Instant,
 }
 
@@ -263,7 +264,7 @@ impl Connection {
             Message::Reserve(reserve) => {
                 let reserved = self.reserve(reserve).await?;
                 self.reserved_until = Instant::now() + patience(reserve.bytes);
-                reserved.map(|()| Message::Done(yes()))
+                reserved.map(|yes| Message::Done(proto::Done { yes }))
             }
             Message::Return(back) => {
                 self.take_back(frame.header.channel, &back);
@@ -314,40 +315,58 @@ impl Connection {
                 Err(failure) => return Ok(Err(failure)),
             }
         } else {
-            let bytes = header.body;
-            let wait = wait(put.wait_ms).min(LONGEST_PUT_WAIT);
-            // Before the body is read, which waits in the sockets till then: that is what holds a sender back.
-            let charge = match self.room(heap_charge(bytes), wait, false).await? {
-                Ok(charge) => charge,
+            match self.receive(header.body, wait(put.wait_ms).min(LONGEST_PUT_WAIT)).await? {
+                Ok(blob) => blob,
                 Err(failure) => return Ok(Err(failure)),
-            };
-            let mut object = vec![0; bytes as usize].into_boxed_slice();
-            match timeout(patience(bytes), self.reader.read_body(&mut object)).await {
-                Ok(read) => read?,
-                Err(_) => return Err(Ended::Gone("it does not send the object that it announced".to_owned())),
             }
-            Blob::heap(object, charge)
         };
         let ttl = if put.ttl_ms == 0 { self.core.ttl } else { Some(Duration::from_millis(put.ttl_ms)) };
         lock(&self.core.store).put(id(header), Arc::new(blob), ttl, Instant::now());
         Ok(Ok(()))
     }
 
+    /// Reads an object, into the slot that was reserved for it or into memory of its own.
+    async fn receive(&mut self, bytes: u64, wait: Duration) -> Result<Result<Blob, Failure>, Ended> {
+        if let Some((charge, Some(mut slot))) = self.reserved.take()
+            && slot.capacity() >= bytes
+        {
+            self.read_body(&mut slot.memory.bytes_mut()[..bytes as usize]).await?;
+            return Ok(Ok(Blob::slot(slot, bytes, charge)));
+        }
+        // Before the body is read, which waits in the sockets till then: that is what holds a sender back.
+        let charge = match self.room(heap_charge(bytes), wait, false).await? {
+            Ok(charge) => charge,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let mut object = vec![0; bytes as usize].into_boxed_slice();
+        self.read_body(&mut object).await?;
+        Ok(Ok(Blob::heap(object, charge)))
+    }
+
+    async fn read_body(&mut self, room: &mut [u8]) -> Result<(), Ended> {
+        match timeout(patience(room.len() as u64), self.reader.read_body(room)).await {
+            Ok(read) => Ok(read?),
+            Err(_) => Err(Ended::Gone("it does not send the object that it announced".to_owned())),
+        }
+    }
+
     /// Makes an object of memory that was sent, in the room that was reserved for it.
     fn take_over(&mut self, put: &proto::Put, memory: Option<std::os::fd::OwnedFd>) -> Result<Blob, Failure> {
         let invalid = |reason: String| failure(Code::Invalid, reason);
-        let charge = self.reserved.take().filter(|charge| charge.bytes() >= shared_charge(put.bytes));
+        let reserved = self.reserved.take().map(|(charge, _)| charge);
+        let charge = reserved.filter(|charge| charge.bytes() >= shared_charge(put.bytes));
         let charge = charge.ok_or_else(|| invalid("no room was reserved for it".to_owned()))?;
         let memory = memory.ok_or_else(|| invalid("its memory did not come along".to_owned()))?;
         let memory = SealedMemory::check(memory, put.bytes).map_err(|error| invalid(error.to_string()))?;
         if let Some(descriptor) = self.core.descriptors.take(1) {
-            return Ok(Blob::shared(memory, descriptor, charge));
+            return Ok(Blob::sealed(memory, descriptor, charge));
         }
         let mapped = memory.map().map_err(|error| failure(Code::Internal, error.to_string()))?;
         Ok(Blob::heap(mapped.bytes().into(), charge))
     }
 
-    async fn reserve(&mut self, reserve: proto::Reserve) -> Result<Result<(), Failure>, Ended> {
+    /// Takes room for an object; says whether it is to be sent, for there is a slot for it. Otherwise its memory is.
+    async fn reserve(&mut self, reserve: proto::Reserve) -> Result<Result<bool, Failure>, Ended> {
         // What was reserved before and not used is given back first.
         self.reserved = None;
         let limit = self.core.object_limit;
@@ -355,8 +374,15 @@ impl Connection {
             let reason = format!("it has {} bytes, accepted are {limit}", reserve.bytes);
             return Ok(Err(failure(Code::TooLarge, reason)));
         }
+        if let Some((slot, charge)) = self.core.slots.take(reserve.bytes) {
+            self.reserved = Some((charge, Some(slot)));
+            return Ok(Ok(true));
+        }
         let charge = self.room(shared_charge(reserve.bytes), wait(reserve.wait_ms), true).await?;
-        Ok(charge.map(|charge| self.reserved = Some(charge)))
+        Ok(charge.map(|charge| {
+            self.reserved = Some((charge, None));
+            false
+        }))
     }
 
     async fn get(&mut self, header: &Header, get: proto::Get) -> Result<(), Ended> {
@@ -395,45 +421,44 @@ impl Connection {
         let lends = || lock(&self.core.lent).get(&self.number).is_none_or(|lent| lent.len() < LENT);
         let large = self.shares && bytes >= SHARED_FROM && lends();
         let blob = if large { self.shared(id, blob).await } else { blob };
-        if large && let Memory::Shared(memory) = &blob.memory {
+        if large && let Some(memory) = blob.lend() {
             let slot = self.next_slot;
             self.next_slot = slot.wrapping_add(1);
             let message = Message::Object(proto::Object { found: true, slot: Some(slot), bytes });
-            self.writer.write_with_fd(header, &message, memory.fd()).await?;
+            self.writer.write_with_fd(header, &message, memory).await?;
             lock(&self.core.lent).entry(self.number).or_default().insert(slot, blob);
             return Ok(());
         }
         let message = Message::Object(proto::Object { found: true, ..proto::Object::default() });
-        match &blob.memory {
-            Memory::Heap(object) if bytes <= SMALL => self.writer.push(header, &message, object)?,
-            Memory::Heap(object) => self.writer.write(header, &message, &[object]).await?,
-            Memory::Shared(memory) => match memory.map() {
-                Ok(mapped) => self.writer.write(header, &message, &[mapped.bytes()]).await?,
-                Err(error) => {
-                    let reason = format!("cannot map the object: {error}");
-                    let failed = Message::Failed(proto::Failed { code: Code::Internal.into(), reason });
-                    self.writer.push(header, &failed, &[])?;
-                }
-            },
+        match blob.read() {
+            Ok(object) if bytes <= SMALL => self.writer.push(header, &message, &object)?,
+            Ok(object) => self.writer.write(header, &message, &[&object]).await?,
+            Err(error) => {
+                let reason = format!("cannot map the object: {error}");
+                let failed = Message::Failed(proto::Failed { code: Code::Internal.into(), reason });
+                self.writer.push(header, &failed, &[])?;
+            }
         }
         Ok(())
     }
 
     /// The same object in shared memory, if there is room for another copy of it. It stays there.
     async fn shared(&self, id: ObjectId, blob: Arc<Blob>) -> Arc<Blob> {
-        let Memory::Heap(_) = &blob.memory else { return blob };
+        if blob.is_shared() {
+            return blob;
+        }
         let (budget, descriptors) = (&self.core.budget, &self.core.descriptors);
         let Some((charge, descriptor)) = budget.take(shared_charge(blob.len())).zip(descriptors.take(1)) else {
             return blob;
         };
         let copied = if blob.len() < LONG_COPY {
-            copy(&blob)
+            blob.copy()
         } else {
             let blob = Arc::clone(&blob);
-            tokio::task::spawn_blocking(move || copy(&blob)).await.unwrap_or_else(|error| Err(io::Error::other(error)))
+            tokio::task::spawn_blocking(move || blob.copy()).await.unwrap_or_else(|error| Err(io::Error::other(error)))
         };
         let Ok(memory) = copied else { return blob };
-        let shared = Arc::new(Blob::shared(memory, descriptor, charge));
+        let shared = Arc::new(Blob::sealed(memory, descriptor, charge));
         lock(&self.core.store).replace(id, &blob, &shared);
         shared
     }
@@ -443,8 +468,12 @@ impl Connection {
         let mut lent = lock(&self.core.lent);
         let Some(of_lender) = lent.get_mut(&lender) else { return };
         let returned: Vec<_> = back.returned.iter().filter_map(|slot| of_lender.remove(slot)).collect();
+        let retired: Vec<_> = back.retired.iter().filter_map(|slot| of_lender.remove(slot)).collect();
         drop(lent);
-        drop(returned);
+        for blob in &returned {
+            blob.take_back();
+        }
+        drop((returned, retired));
     }
 
     fn has(&self, header: &Header) -> bool {
@@ -545,13 +574,6 @@ impl Connection {
     /// Whether a request is about an object that this start of the server can have.
     fn is_current(&self, header: &Header) -> bool {
         header.g == self.core.generation
-    }
-}
-
-fn copy(blob: &Blob) -> io::Result<SealedMemory> {
-    match &blob.memory {
-        Memory::Heap(bytes) => SealedMemory::write(&[bytes]),
-        Memory::Shared(memory) => SealedMemory::write(&[memory.map()?.bytes()]),
     }
 }
 

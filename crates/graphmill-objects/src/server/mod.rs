@@ -3,6 +3,7 @@
 mod blob;
 mod budget;
 mod connection;
+mod slot;
 mod store;
 
 use std::collections::HashMap;
@@ -26,6 +27,7 @@ use crate::{Error, Result, ServerConfig};
 
 use blob::Blob;
 use budget::Budget;
+use slot::Slots;
 use store::Store;
 
 /// The most connections at a time.
@@ -53,6 +55,8 @@ struct Core {
     unix_socket: Option<String>,
     /// How many objects may be in shared memory, each of which takes a descriptor.
     descriptors: Arc<Budget>,
+    /// Memory that is used again.
+    slots: Slots,
     /// Whether objects make room for others.
     evicts: bool,
     store: Mutex<Store>,
@@ -126,15 +130,18 @@ impl Server {
             }
             _ => None,
         };
+        let budget = Budget::new(config.budget);
+        let descriptors = Budget::new(if config.shared_memory { shared_objects() } else { 0 });
         let core = Arc::new(Core {
             token,
             generation,
-            budget: Budget::new(config.budget),
+            slots: Slots::new(&budget, &descriptors),
+            budget,
             object_limit: config.object_limit(),
             ttl: config.ttl.map(|ttl| seconds("ttl", ttl)).transpose()?,
             linger: config.linger.map(|linger| seconds("linger", linger)).transpose()?,
             unix_socket,
-            descriptors: Budget::new(if config.shared_memory { shared_objects() } else { 0 }),
+            descriptors,
             evicts: config.evict,
             store: Mutex::new(Store::new(config.evict)),
             lent: Mutex::default(),

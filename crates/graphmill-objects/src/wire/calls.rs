@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use graphmill_net::{FrameReader, FrameWriter, Incoming, SealedMemory, Watch};
 use graphmill_wire::{Header, Kind, Message, proto};
 
-use super::pool::{Lent, Pool};
+use super::pool::{Back, Lent, Pool};
 use super::{length, milliseconds};
 use crate::object::Mapping;
 use crate::{Error, Key, Object, ObjectId, Result, ServerInfo};
@@ -71,23 +71,33 @@ impl Io {
             return Ok(Err(error));
         }
         if bytes >= self.shared_from {
-            let done = self.put_shared(id, generation, head, parts).await;
-            watch(bytes);
-            return done;
+            return self.put_shared(id, generation, head, parts, watch).await;
         }
+        self.put_by_socket(id, generation, head, parts, watch).await
+    }
+
+    async fn put_by_socket(
+        &mut self,
+        id: ObjectId,
+        generation: u64,
+        head: proto::Put,
+        parts: &[&[u8]],
+        watch: Watch<'_>,
+    ) -> Step<Result<()>> {
         let header = self.header(Kind::Put, id, generation);
         self.writer.write_watched(header, &Message::Put(head), parts, watch).await?;
         let answer = self.answer(header).await?;
         Ok(self.done(answer, "put an object")?.map(drop))
     }
 
-    /// Keeps an object in memory that the server takes over.
+    /// Keeps an object in shared memory: in a slot that the server has, or in memory that it takes over.
     async fn put_shared(
         &mut self,
         id: ObjectId,
         generation: u64,
         head: proto::Put,
         parts: &[&[u8]],
+        watch: Watch<'_>,
     ) -> Step<Result<()>> {
         const DOING: &str = "put an object";
         let bytes = length(parts);
@@ -95,14 +105,17 @@ impl Io {
         let reserve = Message::Reserve(proto::Reserve { bytes, wait_ms: head.wait_ms });
         self.writer.write(header, &reserve, &[]).await?;
         let answer = self.answer(header).await?;
-        if let Err(error) = self.done(answer, DOING)? {
-            return Ok(Err(error));
+        match self.done(answer, DOING)? {
+            Ok(true) => return self.put_by_socket(id, generation, head, parts, watch).await,
+            Ok(false) => {}
+            Err(error) => return Ok(Err(error)),
         }
         let memory = match SealedMemory::write(parts) {
             Ok(memory) => memory,
             // The room that was reserved is given back with the connection.
             Err(source) => return Err(graphmill_net::Error::Io { action: "make shared memory", source }),
         };
+        watch(bytes);
         let header = self.header(Kind::Put, id, generation);
         let put = Message::Put(proto::Put { memory: true, bytes, ..head });
         self.writer.write_with_fd(header, &put, memory.fd()).await?;
@@ -248,11 +261,11 @@ impl Io {
     }
 
     /// Gives memory back that connections lent. It is not answered.
-    pub(super) async fn give_back(&mut self, lent: &[(u64, u32)]) -> Step<()> {
-        for of_one in lent.chunk_by(|one, other| one.0 == other.0) {
-            let slots = of_one.iter().map(|(_, slot)| *slot).collect();
-            let back = Message::Return(proto::Return { returned: slots, retired: Vec::new() });
-            self.writer.push(Header { channel: of_one[0].0, ..Header::new(Kind::Return) }, &back, &[])?;
+    pub(super) async fn give_back(&mut self, lent: &[Back]) -> Step<()> {
+        for of_one in lent.chunk_by(|one, other| one.lender == other.lender) {
+            let slots = |retired| of_one.iter().filter(move |one| one.retired == retired).map(|one| one.slot).collect();
+            let back = Message::Return(proto::Return { returned: slots(false), retired: slots(true) });
+            self.writer.push(Header { channel: of_one[0].lender, ..Header::new(Kind::Return) }, &back, &[])?;
         }
         self.writer.flush().await
     }
@@ -339,7 +352,7 @@ async fn object(
 
 /// The object in memory that was lent: mapped, or a copy where this process has as many mappings as it may.
 fn in_shared_memory(file: OwnedFd, bytes: u64, lent: Lent) -> io::Result<Object> {
-    let memory = SealedMemory::check(file, bytes)?;
+    let memory = SealedMemory::lent(file, bytes)?;
     if let Some(mapping) = Mapping::new() {
         match memory.map() {
             Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {}

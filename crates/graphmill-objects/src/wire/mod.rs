@@ -152,7 +152,7 @@ impl Backend for Servers {
         let (id, head, bytes) = (self.new_id(), self.head(ttl), length(parts));
         let own = &self.state().own;
         let generation = own.run("put an object", self.deadline(bytes), async |io: &mut Io| {
-            let generation = io.info().generation;
+            let generation = io.generation();
             Ok(io.put(id, generation, head, parts, watch).await?.map(|()| generation))
         })?;
         Ok(self.key(id, Some(bytes), generation))
@@ -170,7 +170,7 @@ impl Backend for Servers {
         let ids: Vec<ObjectId> = objects.iter().map(|_| self.new_id()).collect();
         let own = &self.state().own;
         let (generation, results) = own.run("put objects", self.deadline(length(objects)), async |io: &mut Io| {
-            let generation = io.info().generation;
+            let generation = io.generation();
             Ok(Ok((generation, io.put_batch(&ids, generation, head, objects).await?)))
         })?;
         let key = |((result, id), object): ((Result<()>, ObjectId), &&[u8])| {
@@ -224,7 +224,7 @@ impl Backend for Servers {
 
     fn stat(&self) -> Result<Stat> {
         self.state().own.run("ask for the state", self.deadline, async |io: &mut Io| {
-            let generation = io.info().generation;
+            let generation = io.generation();
             Ok(io.list(None, 0).await?.map(|listing| stat(generation, listing.stats.unwrap_or_default())))
         })
     }

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use graphmill_net::forks;
+
 use super::calls::{Io, Step};
 use super::connection::{Connection, Dialing};
 use super::lock;
@@ -32,10 +34,20 @@ pub(crate) struct Pool {
 struct Idle {
     /// The one that was used last is used next.
     connections: Vec<Connection>,
-    /// Memory that the server is still to be told about: the connection that lent it, and its number.
-    returns: Vec<(u64, u32)>,
+    /// Memory that the server is still to be told about.
+    returns: Vec<Back>,
     /// Whether a thread is telling it.
     telling: bool,
+}
+
+/// Memory that is not mapped any more.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Back {
+    /// The connection that lent it.
+    pub(super) lender: u64,
+    pub(super) slot: u32,
+    /// Whether somebody else may still have it, and it must not be written again.
+    pub(super) retired: bool,
 }
 
 impl Pool {
@@ -140,8 +152,8 @@ impl Pool {
     /// Memory that a connection lent is not mapped any more. The server is told at once, over whichever connection is not in
     /// use: the lender may be waiting for something. Whoever drops an object is not kept waiting for that: what cannot be
     /// sent at once another thread sends.
-    fn give_back(self: &Arc<Self>, lender: u64, slot: u32) {
-        lock(&self.idle).returns.push((lender, slot));
+    fn give_back(self: &Arc<Self>, back: Back) {
+        lock(&self.idle).returns.push(back);
         // A thread of somebody's runtime cannot run another one.
         if tokio::runtime::Handle::try_current().is_err() {
             let idle = lock(&self.idle).connections.pop();
@@ -197,23 +209,28 @@ pub(crate) struct Lent {
     lender: u64,
     /// Taken when it is given back.
     slot: Option<u32>,
+    /// How often this process had forked when it was lent, before it was mapped.
+    forks: Option<u64>,
 }
 
 impl Lent {
     pub(super) fn new(pool: &Arc<Pool>, lender: u64, slot: u32) -> Self {
-        Self { pool: Arc::clone(pool), lender, slot: Some(slot) }
+        Self { pool: Arc::clone(pool), lender, slot: Some(slot), forks: forks() }
     }
 
-    /// Has the server told with the end of the call that is under way.
+    /// Has the server told with the end of the call that is under way. It was never mapped.
     pub(super) fn give_back_with_the_call(mut self) {
-        lock(&self.pool.idle).returns.extend(self.slot.take().map(|slot| (self.lender, slot)));
+        let back = self.slot.take().map(|slot| Back { lender: self.lender, slot, retired: false });
+        lock(&self.pool.idle).returns.extend(back);
     }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.filter(|_| self.pool.process == std::process::id()) {
-            self.pool.give_back(self.lender, slot);
+            // After it was unmapped: a fork that comes now has nothing of it.
+            let retired = self.forks.is_none() || self.forks != forks();
+            self.pool.give_back(Back { lender: self.lender, slot, retired });
         }
     }
 }

@@ -191,7 +191,7 @@ fn memory(process: i32) -> u64 {
     let own = line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10;
     let files = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().filter_map(Result::ok);
     let shared = files.filter(|entry| {
-        std::fs::read_link(entry.path()).is_ok_and(|link| link.to_string_lossy().contains("memfd:graphmill-object"))
+        std::fs::read_link(entry.path()).is_ok_and(|link| link.to_string_lossy().contains("memfd:graphmill-"))
     });
     own + shared.filter_map(|entry| Some(std::fs::metadata(entry.path()).ok()?.blocks() * 512)).sum::<u64>()
 }

@@ -1,5 +1,6 @@
 //! The object store from outside: one suite over every transport, and what servers promise when processes die.
 
+mod again;
 mod bounds;
 mod deaths;
 mod hostile;
