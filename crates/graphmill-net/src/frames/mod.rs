@@ -4,13 +4,14 @@ mod reader;
 mod writer;
 
 use graphmill_wire::Limits;
-use tokio::net::{TcpStream, tcp, unix};
+use tokio::net::{TcpStream, tcp};
 use tokio_rustls::TlsStream;
 
 pub use reader::{FrameReader, Incoming};
 pub use writer::{FrameWriter, STALL};
 
 use crate::Stream;
+use crate::unix::{self, UnixReader, UnixWriter};
 
 /// Somebody who is told, step by step, how many bytes were moved.
 pub type Watch<'a> = &'a (dyn Fn(u64) + Sync);
@@ -26,7 +27,7 @@ pub fn split(stream: Stream, version: u8, limits: Limits) -> (FrameReader, Frame
             (ReadHalf::Tcp(read), WriteHalf::Tcp(write))
         }
         Stream::Unix(stream) => {
-            let (read, write) = stream.into_split();
+            let (read, write) = unix::split(stream);
             (ReadHalf::Unix(read), WriteHalf::Unix(write))
         }
         Stream::Tls(stream) => {
@@ -40,13 +41,13 @@ pub fn split(stream: Stream, version: u8, limits: Limits) -> (FrameReader, Frame
 #[derive(Debug)]
 enum ReadHalf {
     Tcp(tcp::OwnedReadHalf),
-    Unix(unix::OwnedReadHalf),
+    Unix(UnixReader),
     Tls(tokio::io::ReadHalf<TlsStream<TcpStream>>),
 }
 
 #[derive(Debug)]
 enum WriteHalf {
     Tcp(tcp::OwnedWriteHalf),
-    Unix(unix::OwnedWriteHalf),
+    Unix(UnixWriter),
     Tls(tokio::io::WriteHalf<TlsStream<TcpStream>>),
 }

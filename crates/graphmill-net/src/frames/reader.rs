@@ -10,7 +10,7 @@ use tokio::io::AsyncReadExt as _;
 
 use super::{ReadHalf, Watch};
 use crate::tls::TLS_ALERT;
-use crate::{Error, Result, unix};
+use crate::{Error, Result};
 
 /// What is read ahead, so that a small frame costs no system call of its own. A body that is longer than what was read ahead
 /// goes straight to where it belongs.
@@ -236,7 +236,7 @@ impl ReadHalf {
     async fn read(&mut self, into: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
         match self {
             Self::Tcp(half) => Ok((half.read(into).await?, None)),
-            Self::Unix(half) => unix::receive(half.as_ref(), into).await,
+            Self::Unix(half) => half.receive(into).await,
             Self::Tls(half) => match half.read(into).await {
                 // The other side left without a word. Frames say themselves where they end, so nothing can be missed.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok((0, None)),

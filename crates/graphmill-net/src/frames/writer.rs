@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
 use super::{Watch, WriteHalf};
-use crate::{Error, Result, unix};
+use crate::{Error, Result};
 
 /// How long the other side may take nothing before a write fails, unless set otherwise.
 pub const STALL: Duration = Duration::from_secs(30);
@@ -135,7 +135,7 @@ impl FrameWriter {
         let ended = async {
             match &mut self.half {
                 WriteHalf::Tcp(half) => half.shutdown().await,
-                WriteHalf::Unix(half) => half.shutdown().await,
+                WriteHalf::Unix(half) => half.shutdown(),
                 WriteHalf::Tls(half) => half.shutdown().await,
             }
         };
@@ -176,7 +176,7 @@ impl WriteHalf {
             let written = async {
                 match self {
                     Self::Tcp(half) => half.write_vectored(parts).await,
-                    Self::Unix(half) => half.write_vectored(parts).await,
+                    Self::Unix(half) => half.write(parts).await,
                     Self::Tls(half) => half.write_vectored(parts).await,
                 }
             };
@@ -196,7 +196,7 @@ impl WriteHalf {
 
     async fn send(&mut self, bytes: &[u8], fd: BorrowedFd<'_>, stall: Duration) -> Result<usize> {
         match self {
-            Self::Unix(half) => progress(stall, "send a descriptor", unix::send(half.as_ref(), bytes, fd)).await,
+            Self::Unix(half) => progress(stall, "send a descriptor", half.write_with_fd(bytes, fd)).await,
             Self::Tcp(_) | Self::Tls(_) => Err(Error::NoDescriptors),
         }
     }
