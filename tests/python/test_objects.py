@@ -91,6 +91,7 @@ def test_a_server_stops_in_good_order_and_without_its_clients(workshop):
 
 def test_a_token_is_wanted_where_there_is_one(workshop):
     (workshop.path / "token").write_text("open-sesame")
+    (workshop.path / "token").chmod(0o600)
     running = Running(workshop, "--token-file", str(workshop.path / "token"))
     assert "token is missing or wrong" in running.run("stat", expect=1).stderr
     running.run("stat", "--token-file", "token")

@@ -247,6 +247,8 @@ def test_errors_say_what_they_are(runtime_folder, tmp_path):
     token, wrong = tmp_path / "token", tmp_path / "wrong"
     token.write_text("sesame-sesame-sesame\n")
     wrong.write_text("tahini-tahini-tahini\n")
+    for file in (token, wrong):
+        file.chmod(0o600)
     server = {"budget": 4 << 20, "object_limit": 3 << 20, "linger": 5}
     config = {"address": f"unix:{runtime_folder}/s", "token_file": token, "put_wait": 0.1, "spawn": {"server": server}}
     with stores.connected(config) as connector:

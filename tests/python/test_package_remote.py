@@ -240,6 +240,10 @@ def test_a_server_that_is_gone_is_told_of(binary, path):
 def test_a_token_opens_the_door(binary, path, tmp_path):
     file = tmp_path / "token"
     file.write_text("open-sesame\n")
+    with pytest.raises(OSError, match=r"mode 0644\); run chmod 600"):
+        file.chmod(0o644)
+        graphmill.connect("127.0.0.1:1", token=file)
+    file.chmod(0o600)
     with packages.serving(binary, path, "--token-file", str(file)) as (server,):
         assert graphmill.connect(server.address, token="open-sesame").num_nodes == 300
         assert len(load(graphmill.connect(server.address, token=file))) == 10

@@ -213,6 +213,7 @@ def test_the_last_call_ends_early_when_everyone_expected_is_there(address, run):
 def test_tokens(binary, tmp_path):
     token = tmp_path / "token"
     token.write_text("sesame-sesame-sesame\n")
+    token.chmod(0o600)
     with members.coordinator(binary, "--token-file", str(token)) as address:
         for wrong in (None, "tahini-tahini-tahini"):
             with alone(address, "t", token=wrong) as rendezvous:

@@ -235,6 +235,7 @@ def test_handlers_raise_torchs_errors(address, tmp_path):
     assert nobody.shutdown() is False
     token = tmp_path / "token"
     token.write_text("sesame-sesame-sesame")
+    token.chmod(0o600)
     create_handler(parameters(address, "r", token_file=str(token)))
     for wrong, message in [
         ({"join_timeout": "soon"}, "join_timeout is 'soon'"),

@@ -18,6 +18,7 @@ mod dataset;
 mod dtype;
 mod error;
 mod fingerprint;
+pub mod guard;
 mod ids;
 mod manifest;
 mod nodes;

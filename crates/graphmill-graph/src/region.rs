@@ -1,8 +1,8 @@
 //! The bytes of one array, mapped from its file or loaded into RAM.
 //!
-//! The only unsafe code of this crate. Mapping a file is unsafe because someone else could change it while we hold a
-//! `&[u8]`. Datasets are immutable once renamed into place and a writer never touches a published file, so the bytes
-//! behind a mapping do not change; truncating one by hand ends the process with SIGBUS, as for every mapped file.
+//! Mapping a file is unsafe because someone else could change it while we hold a `&[u8]`. Datasets are immutable once renamed
+//! into place and a writer never touches a published file, so the bytes behind a mapping do not change. Truncating one by hand
+//! ends the process with SIGBUS, as for every mapped file, unless it is guarded (`guard.rs`).
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -13,11 +13,16 @@ use memmap2::{Advice, Mmap, MmapMut, MmapOptions};
 use rayon::prelude::*;
 
 use crate::checksum::checksum;
+use crate::guard::{self, Watched};
 use crate::{Error, Result};
 
 /// Immutable bytes, page-aligned.
 #[derive(Debug, Default)]
-pub(crate) struct Region(Option<Mmap>);
+pub(crate) struct Region {
+    /// First, so that a file is watched for no longer than it is mapped.
+    _watched: Option<Watched>,
+    memory: Option<Mmap>,
+}
 
 impl Region {
     /// Maps a file of exactly `len` bytes; reads nothing.
@@ -28,7 +33,7 @@ impl Region {
         }
         // SAFETY: published dataset files are never written again (see the module's note).
         let map = unsafe { MmapOptions::new().len(len as usize).map(&file) }.map_err(Error::io("map", path))?;
-        Ok(Self(Some(map)))
+        Ok(Self { _watched: guard::watch(path, &map), memory: Some(map) })
     }
 
     /// Reads a file of exactly `len` bytes into huge-page-advised memory and checks its checksum.
@@ -46,7 +51,7 @@ impl Region {
         })?;
         check(path, expected, checksum(&memory))?;
         let memory = memory.make_read_only().map_err(Error::io("protect the memory of", path))?;
-        Ok(Self(Some(memory)))
+        Ok(Self { _watched: None, memory: Some(memory) })
     }
 
     /// Huge-page-advised memory of `len` bytes that a function fills; none if there is no memory for it.
@@ -57,11 +62,11 @@ impl Region {
         let mut memory = MmapMut::map_anon(len).ok()?;
         let _ = memory.advise(Advice::HugePage);
         fill(&mut memory);
-        Some(Self(Some(memory.make_read_only().ok()?)))
+        Some(Self { _watched: None, memory: Some(memory.make_read_only().ok()?) })
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        self.0.as_deref().unwrap_or_else(|| bytemuck::cast_slice(EMPTY))
+        self.memory.as_deref().unwrap_or_else(|| bytemuck::cast_slice(EMPTY))
     }
 }
 

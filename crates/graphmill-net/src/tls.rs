@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-use crate::{Error, Result};
+use crate::{Error, Result, read_secret};
 
 /// What a connection is for. Under TLS it is told by ALPN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,5 +156,5 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
-    PrivateKeyDer::from_pem_file(path).map_err(|error| Error::file(path, &error))
+    PrivateKeyDer::from_pem_slice(&read_secret(path)?).map_err(|error| Error::file(path, &error))
 }

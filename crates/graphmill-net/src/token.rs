@@ -5,7 +5,7 @@ use std::path::Path;
 
 use subtle::ConstantTimeEq as _;
 
-use crate::{Error, Result};
+use crate::{Error, Result, read_secret};
 
 /// The longest token: a greeting has room for no more.
 const LONGEST: usize = 2048;
@@ -36,9 +36,9 @@ impl Token {
     /// Reads a file that holds a token and perhaps a line end.
     ///
     /// # Errors
-    /// When the file cannot be read, or what it holds is no token.
+    /// When the file cannot be read, others can read it too, or what it holds is no token.
     pub fn from_file(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|error| Error::file(path, &error))?;
+        let text = String::from_utf8(read_secret(path)?).map_err(|_| Error::file(path, "it is not a text"))?;
         let line = text.strip_suffix('\n').unwrap_or(&text);
         Self::new(line.strip_suffix('\r').unwrap_or(line)).map_err(|error| Error::file(path, &error))
     }
@@ -95,6 +95,7 @@ mod tests {
             [("abc", true), ("abc\n", true), ("abc\r\n", true), ("abc\n\n", false), ("\n", false), ("", false)]
         {
             std::fs::write(&path, content).unwrap();
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
             let found = Token::from_file(&path);
             assert_eq!(found.as_ref().is_ok_and(|found| found.matches("abc")), token, "{content:?}");
             if let Err(error) = found {

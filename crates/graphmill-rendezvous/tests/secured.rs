@@ -38,6 +38,7 @@ async fn leads(url: &EtcdUrl) -> Result<(), String> {
 
 fn write(path: &Path, text: &str) {
     std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -20,14 +20,18 @@ impl Memory {
         if bytes == 0 {
             return Ok(Self(None));
         }
-        let unit = if bytes > HUGE / 2 { HUGE } else { 4096 };
-        let memory = bytes.checked_next_multiple_of(unit).and_then(|bytes| MmapMut::map_anon(bytes).ok());
+        let memory = MmapMut::map_anon(Self::rounded(bytes)).ok();
         let memory = memory.ok_or(Error::Memory { what, count: bytes as u64 })?;
-        if unit == HUGE {
+        if bytes > HUGE / 2 {
             // Advice only: without huge pages everything works, slower.
             let _ = memory.advise(Advice::HugePage);
         }
         Ok(Self(Some(memory)))
+    }
+
+    /// What memory for so many bytes takes: whole pages, huge ones if they are worth it.
+    pub(crate) fn rounded(bytes: usize) -> usize {
+        bytes.checked_next_multiple_of(if bytes > HUGE / 2 { HUGE } else { 4096 }).unwrap_or(usize::MAX)
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {

@@ -23,8 +23,6 @@ use crate::scheduler::Credited;
 const GREETING: Duration = Duration::from_secs(5);
 /// How long a client that was refused may take to hang up.
 const GOODBYE: Duration = Duration::from_secs(1);
-/// Buffers that a connection keeps for what it sends.
-const KEPT: usize = 8;
 
 /// What a connection is told about the server it reached.
 #[derive(Debug)]
@@ -33,6 +31,8 @@ pub(crate) struct Greeting {
     /// The socket for shared memory.
     pub(crate) unix_socket: Option<String>,
     pub(crate) lease: Duration,
+    /// How long a peer may be silent, and a question take to arrive.
+    pub(crate) patience: Duration,
 }
 
 /// Serves a connection until it ends.
@@ -51,11 +51,11 @@ pub(crate) async fn serve(core: Arc<Core>, greeting: Arc<Greeting>, stream: Stre
     let (client, slots) = (client_id(&hello.client), hello.slots && shares_memory);
     // Whoever takes nothing for as long as a lease is gone, also if it has none.
     writer.set_stall(greeting.lease);
-    let (outlet, waiting) = Outlet::new(slots, KEPT, Arc::clone(&core.unsent));
+    let (outlet, waiting) = Outlet::new(slots, Arc::clone(&core.budget), Arc::clone(&core.unsent));
     // Here, so that it tells the channels even if the connection ends before the first frame is written.
     let mut queue = Queue { core: &core, outlet: &outlet, waiting, current: None };
     let ended = tokio::select! {
-        ended = read(&core, &outlet, &mut reader, &hello, client) => ended,
+        ended = read(&core, &outlet, &mut reader, &hello, client, greeting.patience) => ended,
         reason = write(&mut queue, &mut writer) => Ended::Gone(reason),
         reason = lease_end(&core, &greeting, &hello, client) => Ended::Gone(reason),
     };
@@ -70,9 +70,16 @@ pub(crate) async fn serve(core: Arc<Core>, greeting: Arc<Greeting>, stream: Stre
         }
     }
     drop(queue);
-    for (channel, bytes) in outlet.outstanding() {
-        core.work.scheduler(|scheduler| scheduler.consumed(channel, bytes));
-    }
+    let lost = outlet.give_up();
+    core.work.scheduler(|scheduler| lost.iter().for_each(|&(channel, bytes)| scheduler.consumed(channel, bytes)));
+}
+
+/// Tells whoever is there that this server takes no more, and hangs up.
+pub(crate) async fn turn_away(stream: Stream, refusal: Refusal) {
+    let (mut reader, mut writer) = graphmill_net::split(stream, graphmill_wire::GREETING, Limits::GREETING);
+    let message = Message::Refused(refusal.refused());
+    let _ = timeout(GOODBYE, writer.write(Header::new(message.kind()), &message, &[])).await;
+    say_goodbye(&mut reader, &mut writer).await;
 }
 
 /// Ends when the lease of a client has ended; a peer has none.
@@ -218,11 +225,17 @@ impl Queue<'_> {
     /// What was being written is taken, or lost: its channel is told.
     fn gone(&mut self) {
         let Some(out) = self.current.take() else { return };
-        for question in self.outlet.written(&out) {
+        let questions = self.outlet.written(&out);
+        let (batch, held) = (out.batch(), out.is_charged());
+        // First its memory, so that whoever waits for some finds it.
+        drop(out);
+        for question in questions {
             questions::hand_over(self.core, self.outlet, question);
         }
-        if let Some((channel, bytes)) = out.batch() {
+        if let Some((channel, bytes)) = batch {
             self.core.work.scheduler(|scheduler| scheduler.consumed(channel, bytes));
+        } else if held {
+            self.core.work.wake();
         }
     }
 }
@@ -269,13 +282,17 @@ async fn read(
     reader: &mut FrameReader,
     hello: &proto::Hello,
     client: ClientId,
+    patience: Duration,
 ) -> Ended {
     let is_client = hello.role() == Role::Client;
     loop {
-        let frame = match reader.next().await {
-            Ok(Some(frame)) => frame,
-            Ok(None) => return Ended::Gone("it hung up".to_owned()),
-            Err(error) => return error.into(),
+        // A peer asks often whether this server is there. A client may be quiet for as long as its lease.
+        let silence = if is_client { Duration::MAX } else { patience };
+        let frame = match timeout(silence, reader.next()).await {
+            Ok(Ok(Some(frame))) => frame,
+            Ok(Ok(None)) => return Ended::Gone("it hung up".to_owned()),
+            Ok(Err(error)) => return error.into(),
+            Err(_) => return Ended::Refused(format!("it said nothing for {} s", patience.as_secs_f64())),
         };
         if is_client {
             core.registry.renew(client);
@@ -298,7 +315,7 @@ async fn read(
                 Ok(())
             }
             Message::Ask(_) | Message::Gather(_) | Message::Read(_) if !is_client => {
-                questions::take(core, outlet, reader, frame).await
+                questions::take(core, outlet, reader, frame, patience).await
             }
             other => Err(format!("it sent {:?}, which has no place here", other.kind())),
         };

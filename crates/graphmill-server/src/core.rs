@@ -4,8 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
+use graphmill_wire::{Header, Kind, Message};
+
 use crate::Refusal;
+use crate::budget::{Budget, Share};
 use crate::cluster::Cluster;
+use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::registry::{Channel, Found, Registry};
 use crate::scheduler::Turn;
@@ -18,6 +22,10 @@ pub(crate) struct Core {
     pub(crate) registry: Registry,
     pub(crate) work: Arc<Work>,
     pub(crate) metrics: Metrics,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) limits: Limits,
+    /// Connections on the main addresses.
+    pub(crate) connections: AtomicUsize,
     pub(crate) incarnation: u64,
     pub(crate) threads: usize,
     pub(crate) peer_wait: std::time::Duration,
@@ -46,6 +54,33 @@ impl Core {
         let Found::Open(channel) = self.registry.find(turn.channel) else { return None };
         let current = self.work.scheduler(|scheduler| scheduler.epoch(turn.channel)) == Some(turn.epoch);
         (current && !channel.is_closed()).then_some(channel)
+    }
+
+    /// Counts a refusal that is for want of room.
+    pub(crate) fn count(&self, limit: &'static str, refusal: &Refusal) {
+        if refusal.busy {
+            self.metrics.refused(limit);
+        }
+    }
+
+    /// Tells clients for whose batches there was no memory since some time, so that they ask again, later or elsewhere.
+    pub(crate) fn refuse_starved(&self, since: Instant) {
+        let starved = self.work.scheduler(|scheduler| scheduler.take_starved(since));
+        for &(channel, epoch, g, bytes) in &starved {
+            let Found::Open(channel) = self.registry.find(channel) else { continue };
+            let Some(outlet) = channel.outlet() else { continue };
+            let refusal = self
+                .budget
+                .refusal(bytes, Share::Whole)
+                .while_doing(&format!("cannot sample batch {g} of epoch {epoch}"));
+            let header = Header { channel: channel.id, epoch, g, ..Header::new(Kind::Failed) };
+            outlet.send_message(header, Message::Failed(refusal.failed()));
+            self.metrics.refused("memory");
+        }
+        if !starved.is_empty() {
+            let (batches, taken, budget) = (starved.len(), self.budget.taken(), self.budget.total());
+            tracing::warn!(batches, taken, budget, "refused batches: the memory budget is taken");
+        }
     }
 
     /// Cancels what channels have under way. They were taken out of the registry before.

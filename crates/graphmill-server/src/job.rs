@@ -69,6 +69,8 @@ enum Progress {
     Filled,
     /// Its client is gone.
     Unwanted,
+    /// There is no memory for so many bytes now.
+    NoRoom(u64),
 }
 
 /// A batch that is being filled.
@@ -150,6 +152,7 @@ fn run(core: &Arc<Core>, mut job: Box<Job>, mut replies: Replies, memory: &mut M
         match outcome {
             Ok(Ok(Progress::Filled)) => return job.finish(core),
             Ok(Ok(Progress::Unwanted)) => return job.abandon(core),
+            Ok(Ok(Progress::NoRoom(bytes))) => return job.put_back(core, bytes),
             Ok(Ok(Progress::Waits)) => match asking.wait(job) {
                 None => return,
                 Some((back, arrived)) => (job, replies) = (back, arrived),
@@ -243,7 +246,11 @@ impl Job {
             let reason = format!("it has {bytes} bytes, a client takes {most}; lower the fanouts or the batch size");
             return Err(Refusal::invalid(reason));
         }
-        let mut memory = outlet.memory(layout.bytes())?;
+        let mut memory = match outlet.memory(layout.bytes()) {
+            Ok(memory) => memory,
+            Err(refusal) if refusal.busy => return Ok(Progress::NoRoom(layout.bytes() as u64)),
+            Err(refusal) => return Err(refusal),
+        };
         let buffer = memory.bytes_mut();
         layout.write(plan, machine, buffer)?;
         let mut asked = Vec::new();
@@ -332,6 +339,13 @@ impl Job {
         if let Some(outlet) = self.channel.outlet() {
             outlet.send_message(self.header(Kind::Failed), Message::Failed(refusal.failed()));
         }
+        self.end(core);
+    }
+
+    /// Waits for its turn again, now that it is known how much memory it needs. What was sampled is lost; a channel's batches
+    /// are much of a size, so that this happens to few of them.
+    fn put_back(self: Box<Self>, core: &Core, bytes: u64) {
+        core.work.scheduler(|scheduler| scheduler.put_back(self.turn, bytes));
         self.end(core);
     }
 

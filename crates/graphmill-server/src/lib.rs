@@ -5,6 +5,7 @@
 //! run the sampler's machine, whose questions about nodes of other partitions go to peers.
 
 mod backlog;
+mod budget;
 mod cluster;
 mod connection;
 mod core;
@@ -12,6 +13,7 @@ mod dataset;
 mod http;
 mod job;
 mod life;
+mod limits;
 mod meeting;
 mod metrics;
 mod outlet;
@@ -26,6 +28,7 @@ mod strays;
 mod work;
 
 pub use http::HttpServer;
+pub use limits::Limits;
 pub use meeting::{OpenPartitions, Rendezvous};
 pub use refusal::Refusal;
 pub use server::{Leftovers, Options, Server, StartError};

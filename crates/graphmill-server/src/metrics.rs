@@ -18,6 +18,8 @@ use crate::registry::Channel;
 /// little room for what is gone tomorrow.
 const SHOWN: usize = 256;
 
+/// The label of a limit's series.
+type OfLimit = [(&'static str, &'static str); 1];
 /// The label of a channel's series.
 type OfChannel = [(&'static str, u64); 1];
 
@@ -29,6 +31,7 @@ pub(crate) struct Metrics {
     edges: Counter,
     bytes: Counter,
     questions: Counter,
+    refused: Family<OfLimit, Counter>,
     queued: Histogram,
     sampled: Histogram,
     gathered: Histogram,
@@ -42,6 +45,10 @@ pub(crate) struct Metrics {
     pub(crate) running: Gauge,
     pub(crate) buffered_bytes: Gauge,
     pub(crate) scratch_bytes: Gauge,
+    pub(crate) starved: Gauge,
+    pub(crate) connections: Gauge,
+    pub(crate) memory_bytes: Gauge,
+    pub(crate) memory_budget: Gauge,
 }
 
 impl Metrics {
@@ -54,6 +61,7 @@ impl Metrics {
             edges: Counter::default(),
             bytes: Counter::default(),
             questions: Counter::default(),
+            refused: Family::default(),
             queued: seconds(),
             sampled: seconds(),
             gathered: seconds(),
@@ -66,6 +74,10 @@ impl Metrics {
             running: Gauge::default(),
             buffered_bytes: Gauge::default(),
             scratch_bytes: Gauge::default(),
+            starved: Gauge::default(),
+            connections: Gauge::default(),
+            memory_bytes: Gauge::default(),
+            memory_budget: Gauge::default(),
         };
         let registry = &mut metrics.registry;
         registry.register("batches", "Batches sampled", metrics.batches.clone());
@@ -89,7 +101,20 @@ impl Metrics {
             metrics.buffered_bytes.clone(),
         );
         registry.register("scratch_bytes", "Bytes kept by resting samplers", metrics.scratch_bytes.clone());
+        registry.register("starved_channels", "Channels that wait for memory", metrics.starved.clone());
+        registry.register("connections", "Connections on the main addresses", metrics.connections.clone());
+        registry.register("memory_bytes", "Bytes of the memory budget that are taken", metrics.memory_bytes.clone());
+        registry.register("memory_budget_bytes", "The memory budget", metrics.memory_budget.clone());
+        registry.register("refused", "What was refused because a limit was reached", metrics.refused.clone());
+        for limit in ["connections", "channels", "memory"] {
+            drop(metrics.refused.get_or_create(&[("limit", limit)]));
+        }
         metrics
+    }
+
+    /// Something was refused because a limit was reached.
+    pub(crate) fn refused(&self, limit: &'static str) {
+        self.refused.get_or_create(&[("limit", limit)]).inc();
     }
 
     pub(crate) fn batch(&self, queued: Duration, sampled: Duration, gathered: Duration, edges: u64, bytes: u64) {

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use graphmill_net::{FrameWriter, SharedSlot};
-use graphmill_sample::{Buffer, Pool};
 use graphmill_wire::{Header, Kind, Message, proto};
 use tokio::sync::mpsc;
 
 use crate::Refusal;
 use crate::backlog::Backlog;
+use crate::budget::{Budget, Charge, Charged, Share};
 use crate::cluster::lock;
 use crate::life::Life;
 use crate::scheduler::ChannelId;
@@ -20,8 +20,6 @@ use crate::work::Urgent;
 const SLOTS: usize = 8;
 /// The most bytes of slots that rows lie in; further ones go through the socket.
 const ROW_SLOTS: usize = 256 << 20;
-/// Idle memory that is kept for questions and rows.
-const KEPT_BYTES: usize = 64 << 20;
 /// The channel of what is no batch; none has this number.
 const NO_CHANNEL: ChannelId = 0;
 /// Slots are a multiple of this long.
@@ -35,10 +33,8 @@ pub(crate) struct Outlet {
     pub(crate) backlog: Arc<Backlog>,
     /// Frames that wait to be written on the whole server.
     waiting_everywhere: Arc<AtomicUsize>,
-    /// What batches are written to when they are not shared.
-    pool: Pool,
-    /// The memory of questions, and of rows that are not shared.
-    question_pool: Pool,
+    /// What all memory is charged to.
+    budget: Arc<Budget>,
     /// None on a connection without shared memory.
     slots: Option<Mutex<Vec<Slot>>>,
 }
@@ -58,8 +54,11 @@ pub(crate) struct Out {
 #[derive(Debug)]
 enum Body {
     None,
-    Buffer(Buffer),
-    Bytes(Vec<u8>),
+    Buffer(Charged),
+    Bytes {
+        bytes: Vec<u8>,
+        _charge: Charge,
+    },
     /// The slot whose descriptor rides along.
     Slot(u32),
 }
@@ -68,10 +67,17 @@ enum Body {
 #[derive(Debug)]
 struct Slot {
     /// None while a batch is being written to it.
-    memory: Option<SharedSlot>,
+    memory: Option<SlotMemory>,
     /// The bytes of its memory, wherever that is.
     room: usize,
     state: SlotState,
+}
+
+/// Memory that can be shared, and is charged for as long as it is.
+#[derive(Debug)]
+struct SlotMemory {
+    shared: SharedSlot,
+    _charge: Charge,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +94,7 @@ enum SlotState {
 /// Memory for one batch.
 #[derive(Debug)]
 pub(crate) enum BatchMemory {
-    Heap(Buffer),
+    Heap(Charged),
     Slot(LentSlot),
 }
 
@@ -97,7 +103,7 @@ pub(crate) enum BatchMemory {
 pub(crate) struct LentSlot {
     outlet: Arc<Outlet>,
     number: usize,
-    memory: Option<SharedSlot>,
+    memory: Option<SlotMemory>,
     bytes: usize,
 }
 
@@ -112,26 +118,19 @@ impl BatchMemory {
 
 impl LentSlot {
     fn bytes_mut(&mut self) -> &mut [u8] {
-        self.memory.as_mut().map(|memory| &mut memory.bytes_mut()[..self.bytes]).unwrap_or_default()
+        self.memory.as_mut().map(|memory| &mut memory.shared.bytes_mut()[..self.bytes]).unwrap_or_default()
     }
 }
 
 impl Outlet {
     pub(crate) fn new(
         slots: bool,
-        batches: usize,
+        budget: Arc<Budget>,
         waiting_everywhere: Arc<AtomicUsize>,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Out>) {
         let (queue, receiver) = mpsc::unbounded_channel();
-        let outlet = Self {
-            queue,
-            backlog: Arc::default(),
-            waiting_everywhere,
-            pool: Pool::new(batches),
-            question_pool: Pool::bounded(batches, KEPT_BYTES),
-            slots: slots.then(Mutex::default),
-        };
-        (Arc::new(outlet), receiver)
+        let slots = slots.then(Mutex::default);
+        (Arc::new(Self { queue, backlog: Arc::default(), waiting_everywhere, budget, slots }), receiver)
     }
 
     /// A frame was written, or never will be; the questions that may be answered now.
@@ -145,25 +144,35 @@ impl Outlet {
         self.queue.is_closed()
     }
 
-    /// Memory for a question.
-    pub(crate) fn buffer(&self, bytes: usize) -> graphmill_sample::Result<Buffer> {
-        self.question_pool.take(bytes)
+    /// Memory for what a peer asks.
+    ///
+    /// # Errors
+    /// When there is no room for it.
+    pub(crate) fn buffer(&self, bytes: usize) -> Result<Charged, Refusal> {
+        self.budget.buffer(bytes)
     }
 
     /// Memory for a batch: a slot if one is free or can be made. How much of it a client holds is up to its channels.
-    pub(crate) fn memory(self: &Arc<Self>, bytes: usize) -> graphmill_sample::Result<BatchMemory> {
-        Ok(match self.slot(bytes, usize::MAX) {
-            Some(slot) => BatchMemory::Slot(slot),
-            None => BatchMemory::Heap(self.pool.take(bytes)?),
-        })
+    ///
+    /// # Errors
+    /// When there is no room for it.
+    pub(crate) fn memory(self: &Arc<Self>, bytes: usize) -> Result<BatchMemory, Refusal> {
+        self.memory_with(bytes, usize::MAX)
     }
 
     /// The same for rows, which no channel bounds.
-    pub(crate) fn memory_for_rows(self: &Arc<Self>, bytes: usize) -> graphmill_sample::Result<BatchMemory> {
-        Ok(match self.slot(bytes, ROW_SLOTS) {
-            Some(slot) => BatchMemory::Slot(slot),
-            None => BatchMemory::Heap(self.question_pool.take(bytes)?),
-        })
+    ///
+    /// # Errors
+    /// As for [`Self::memory`].
+    pub(crate) fn memory_for_rows(self: &Arc<Self>, bytes: usize) -> Result<BatchMemory, Refusal> {
+        self.memory_with(bytes, ROW_SLOTS)
+    }
+
+    fn memory_with(self: &Arc<Self>, bytes: usize, most: usize) -> Result<BatchMemory, Refusal> {
+        match self.slot(bytes, most) {
+            Some(slot) => Ok(BatchMemory::Slot(slot)),
+            None => Ok(BatchMemory::Heap(self.budget.buffer(bytes)?)),
+        }
     }
 
     /// A slot, if all of them have no more bytes than `most` then.
@@ -171,7 +180,7 @@ impl Outlet {
         let mut slots = lock(self.slots.as_ref()?);
         let lend = |number: usize, memory| LentSlot { outlet: Arc::clone(self), number, memory: Some(memory), bytes };
         let usable = |slot: &Slot| matches!(slot.state, SlotState::Free | SlotState::New);
-        let fits = |slot: &Slot| slot.memory.as_ref().is_some_and(|memory| memory.bytes().len() >= bytes);
+        let fits = |slot: &Slot| slot.memory.as_ref().is_some_and(|memory| memory.shared.bytes().len() >= bytes);
         if let Some(number) = slots.iter().position(|slot| usable(slot) && fits(slot)) {
             return slots[number].memory.take().map(|memory| lend(number, memory));
         }
@@ -186,8 +195,9 @@ impl Outlet {
         if others.map(|(_, slot)| slot.room).sum::<usize>().saturating_add(room) > most {
             return None;
         }
+        let charge = self.budget.take(room as u64, Share::Half)?;
         let memory = match SharedSlot::create(room) {
-            Ok(memory) => memory,
+            Ok(shared) => SlotMemory { shared, _charge: charge },
             Err(error) => {
                 tracing::warn!(%error, bytes = room, "cannot make shared memory; the batch goes through the socket");
                 return None;
@@ -234,8 +244,8 @@ impl Outlet {
     ) -> bool {
         let memory = match self.own(memory) {
             Ok(memory) => memory,
-            Err(error) => {
-                self.send_message(header, Message::Failed(Refusal::from(error).failed()));
+            Err(refusal) => {
+                self.send_message(header, Message::Failed(refusal.failed()));
                 return false;
             }
         };
@@ -281,10 +291,10 @@ impl Outlet {
 
     /// Memory that can be sent here: a slot of another connection, which its client has left while the batch was made, is
     /// copied.
-    fn own(&self, memory: BatchMemory) -> graphmill_sample::Result<BatchMemory> {
+    fn own(&self, memory: BatchMemory) -> Result<BatchMemory, Refusal> {
         match memory {
             BatchMemory::Slot(mut slot) if !std::ptr::eq(Arc::as_ptr(&slot.outlet), self) => {
-                let mut buffer = self.pool.take(slot.bytes)?;
+                let mut buffer = self.budget.buffer_instead(slot.bytes)?;
                 buffer.bytes_mut().copy_from_slice(slot.bytes_mut());
                 Ok(BatchMemory::Heap(buffer))
             }
@@ -294,7 +304,7 @@ impl Outlet {
 
     fn slot_bytes(&self, number: usize) -> usize {
         let slots = self.slots.as_ref().map(lock);
-        slots.and_then(|slots| slots[number].memory.as_ref().map(|memory| memory.bytes().len())).unwrap_or(0)
+        slots.and_then(|slots| slots[number].memory.as_ref().map(|memory| memory.shared.bytes().len())).unwrap_or(0)
     }
 
     /// Sends a frame without a body.
@@ -303,8 +313,20 @@ impl Outlet {
     }
 
     /// Sends an answer to a peer.
-    pub(crate) fn send_bytes(&self, header: Header, message: Message, body: Vec<u8>) {
-        self.send(Out { header, message, body: Body::Bytes(body), batch: None, _life: None });
+    ///
+    /// # Errors
+    /// When there is no room to keep it until it is written.
+    pub(crate) fn send_bytes(&self, header: Header, message: Message, body: Vec<u8>) -> Result<(), Refusal> {
+        let bytes = body.capacity() as u64;
+        let charge = self.budget.take(bytes, Share::Whole).ok_or_else(|| self.budget.refusal(bytes, Share::Whole))?;
+        self.send(Out {
+            header,
+            message,
+            body: Body::Bytes { bytes: body, _charge: charge },
+            batch: None,
+            _life: None,
+        });
+        Ok(())
     }
 
     /// Says whether there is a connection to send it over.
@@ -336,15 +358,16 @@ impl Outlet {
         batches
     }
 
-    /// Gives up what is with the client and will not come back, once the connection is gone.
-    pub(crate) fn outstanding(&self) -> Vec<(ChannelId, u64)> {
+    /// Gives up all slots, once the connection is gone; for each that is with the client and will not come back, whose batch
+    /// was in it and of how many bytes.
+    pub(crate) fn give_up(&self) -> Vec<(ChannelId, u64)> {
         let Some(slots) = &self.slots else { return Vec::new() };
         let mut lost = Vec::new();
         for slot in lock(slots).iter_mut() {
             if let SlotState::Out(channel, bytes) = slot.state {
                 lost.push((channel, bytes));
-                *slot = Slot::RETIRED;
             }
+            *slot = Slot::RETIRED;
         }
         lost
     }
@@ -356,12 +379,12 @@ impl Outlet {
     pub(crate) async fn write(&self, out: &Out, writer: &mut FrameWriter) -> graphmill_net::Result<()> {
         match &out.body {
             Body::None => writer.write(out.header, &out.message, &[]).await,
-            Body::Bytes(bytes) => writer.write(out.header, &out.message, &[bytes]).await,
+            Body::Bytes { bytes, .. } => writer.write(out.header, &out.message, &[bytes]).await,
             Body::Buffer(buffer) => writer.write(out.header, &out.message, &[buffer.bytes()]).await,
             Body::Slot(number) => {
                 let fd = self.slots.as_ref().map(lock).and_then(|slots| {
                     let memory = slots.get(*number as usize)?.memory.as_ref()?;
-                    memory.fd().try_clone_to_owned().ok()
+                    memory.shared.fd().try_clone_to_owned().ok()
                 });
                 match fd {
                     Some(fd) => writer.write_with_fd(out.header, &out.message, fd.as_fd()).await,
@@ -382,7 +405,7 @@ impl Out {
     fn held(&self) -> usize {
         let body = match &self.body {
             Body::Buffer(buffer) if self.batch.is_none() => buffer.bytes().len(),
-            Body::Bytes(bytes) => bytes.len(),
+            Body::Bytes { bytes, .. } => bytes.len(),
             Body::None | Body::Buffer(_) | Body::Slot(_) => 0,
         };
         size_of::<Self>() + self.message.encoded_len() + body
@@ -390,6 +413,11 @@ impl Out {
 
     pub(crate) fn batch(&self) -> Option<(ChannelId, u64)> {
         self.batch
+    }
+
+    /// Whether it holds memory of the budget.
+    pub(crate) fn is_charged(&self) -> bool {
+        matches!(self.body, Body::Buffer(_) | Body::Bytes { .. })
     }
 
     pub(crate) fn is_batch(&self) -> bool {
@@ -400,7 +428,10 @@ impl Out {
 impl Drop for LentSlot {
     fn drop(&mut self) {
         let (Some(memory), Some(slots)) = (self.memory.take(), &self.outlet.slots) else { return };
-        lock(slots)[self.number].memory = Some(memory);
+        let slot = &mut lock(slots)[self.number];
+        if slot.state != SlotState::Retired {
+            slot.memory = Some(memory);
+        }
     }
 }
 
@@ -410,8 +441,8 @@ mod tests {
 
     #[test]
     fn a_batch_made_for_a_connection_that_is_gone_goes_to_the_next_as_a_copy() {
-        let (before, _) = Outlet::new(true, 1, Arc::default());
-        let (now, mut queue) = Outlet::new(true, 1, Arc::default());
+        let (before, _) = Outlet::new(true, Budget::new(64 << 20), Arc::default());
+        let (now, mut queue) = Outlet::new(true, Budget::new(64 << 20), Arc::default());
         let mut memory = before.memory(3).unwrap();
         assert!(matches!(memory, BatchMemory::Slot(_)));
         memory.bytes_mut().copy_from_slice(b"abc");
@@ -420,6 +451,6 @@ mod tests {
         let sent = queue.try_recv().unwrap();
         let (Message::Batch(head), Body::Buffer(buffer)) = (&sent.message, &sent.body) else { panic!("{sent:?}") };
         assert_eq!((head.slot, buffer.bytes(), sent.batch()), (None, &b"abc"[..], Some((7, 3))));
-        assert!(now.outstanding().is_empty() && before.outstanding().is_empty());
+        assert!(now.give_up().is_empty() && before.give_up().is_empty());
     }
 }

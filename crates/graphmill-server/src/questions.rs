@@ -1,17 +1,23 @@
 //! What a peer asks: answered by the workers from what is here, and nobody else is asked.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use graphmill_net::{FrameReader, Incoming};
-use graphmill_sample::{BatchId, Buffer, room};
+use graphmill_sample::{BatchId, room};
 use graphmill_wire::{Header, Kind, Limits, Message, exchange, proto};
+use tokio::time::timeout;
 
 use crate::Refusal;
+use crate::budget::Charged;
 use crate::core::Core;
 use crate::dataset;
 use crate::job::panic_message;
 use crate::outlet::Outlet;
 use crate::work::{Memory, Urgent};
+
+/// Bytes that a peer must send in a microsecond, at least.
+const SLOWEST: u64 = 1;
 
 /// Reads a peer's question and hands it to the workers.
 pub(crate) async fn take(
@@ -19,19 +25,26 @@ pub(crate) async fn take(
     outlet: &Arc<Outlet>,
     reader: &mut FrameReader,
     frame: Incoming,
+    patience: Duration,
 ) -> Result<(), String> {
     let bytes = frame.header.body as usize;
     let under_way = outlet.backlog.question(bytes).await;
     let mut body = match outlet.buffer(bytes) {
         Ok(body) => body,
-        Err(error) => {
+        Err(refusal) => {
             // Its body is skipped.
+            core.metrics.refused("memory");
             let header = Header { request: frame.header.request, ..Header::new(Kind::Failed) };
-            outlet.send_message(header, Message::Failed(Refusal::from(error).failed()));
+            outlet.send_message(header, Message::Failed(refusal.failed()));
             return Ok(());
         }
     };
-    reader.read_body(body.bytes_mut()).await.map_err(|error| error.to_string())?;
+    // A long body takes its time, if only over a slow link.
+    let patience = patience + Duration::from_micros(frame.header.body / SLOWEST);
+    match timeout(patience, reader.read_body(body.bytes_mut())).await {
+        Ok(read) => read.map_err(|error| error.to_string())?,
+        Err(_) => return Err(format!("a question did not arrive within {} s", patience.as_secs_f64())),
+    }
     let (core_too, outlet_too) = (Arc::clone(core), Arc::clone(outlet));
     let question: Urgent = Box::new(move |memory| {
         let (core, outlet) = (core_too, outlet_too);
@@ -73,7 +86,7 @@ fn answer(
     core: &Core,
     outlet: &Arc<Outlet>,
     frame: &Incoming,
-    body: &Buffer,
+    body: &Charged,
     memory: &mut Memory,
 ) -> Result<(), Refusal> {
     let invalid = |error: graphmill_wire::Error| Refusal::invalid(error.to_string());
@@ -89,7 +102,7 @@ fn answer(
             let head = Message::Answer(exchange::answer_head(&memory.answer));
             let mut bytes = room("bytes of an answer", exchange::answer_bytes(&memory.answer))?;
             exchange::answer_body(&memory.answer, &mut bytes);
-            outlet.send_bytes(Header { request, ..Header::new(head.kind()) }, head, bytes);
+            outlet.send_bytes(Header { request, ..Header::new(head.kind()) }, head, bytes)?;
         }
         Message::Gather(head) => {
             let gather = exchange::rows(head, body.bytes()).map_err(invalid)?;
@@ -104,7 +117,7 @@ fn answer(
         Message::Read(head) => {
             let bytes = dataset::answer_read(&lineup.dataset, head, body.bytes())?;
             let message = Message::Reading(proto::Reading {});
-            outlet.send_bytes(Header { request, ..Header::new(message.kind()) }, message, bytes);
+            outlet.send_bytes(Header { request, ..Header::new(message.kind()) }, message, bytes)?;
         }
         _ => return Err(Refusal::invalid("this is no question")),
     }

@@ -10,32 +10,52 @@ pub struct Refusal {
     pub code: Code,
     /// What was being done, what was found, what to do.
     pub reason: String,
+    /// Whether it is for want of room: the same server may have some in a moment.
+    pub busy: bool,
 }
 
+/// What a refusal over gRPC carries if it is for want of room.
+pub(crate) const BUSY: &str = "graphmill-busy";
+
 impl Refusal {
+    /// A refusal by its code.
+    pub fn new(code: Code, reason: impl Into<String>) -> Self {
+        Self { code, reason: reason.into(), busy: false }
+    }
+
+    /// A limit is reached; worth another try, later and later.
+    pub fn busy(reason: impl Into<String>) -> Self {
+        Self { busy: true, ..Self::unavailable(reason) }
+    }
+
+    /// It would take more memory than there may ever be.
+    pub fn over_budget(reason: impl Into<String>) -> Self {
+        Self::new(Code::OverBudget, reason)
+    }
+
     /// The request cannot be right.
     pub fn invalid(reason: impl Into<String>) -> Self {
-        Self { code: Code::Invalid, reason: reason.into() }
+        Self::new(Code::Invalid, reason)
     }
 
     /// Token or certificate are missing or wrong.
     pub fn denied(reason: impl Into<String>) -> Self {
-        Self { code: Code::Denied, reason: reason.into() }
+        Self::new(Code::Denied, reason)
     }
 
     /// Another law, graph or configuration.
     pub fn mismatch(reason: impl Into<String>) -> Self {
-        Self { code: Code::Mismatch, reason: reason.into() }
+        Self::new(Code::Mismatch, reason)
     }
 
     /// Not now, or not here; worth another try.
     pub fn unavailable(reason: impl Into<String>) -> Self {
-        Self { code: Code::Unavailable, reason: reason.into() }
+        Self::new(Code::Unavailable, reason)
     }
 
     /// A bug, or damaged data.
     pub fn internal(reason: impl Into<String>) -> Self {
-        Self { code: Code::Internal, reason: reason.into() }
+        Self::new(Code::Internal, reason)
     }
 
     /// A peer's answer cannot be read.
@@ -68,7 +88,7 @@ impl From<graphmill_graph::Error> for Refusal {
             Error::Unknown { .. } | Error::OutOfRange { .. } => Code::Invalid,
             _ => Code::Internal,
         };
-        Self { code, reason: error.to_string() }
+        Self::new(code, error.to_string())
     }
 }
 
@@ -82,7 +102,7 @@ impl From<graphmill_sample::Error> for Refusal {
             Error::Unowned { .. } | Error::Stopped { .. } => Code::Unavailable,
             Error::Answer { .. } => Code::Internal,
         };
-        Self { code, reason: error.to_string() }
+        Self::new(code, error.to_string())
     }
 }
 
@@ -96,6 +116,10 @@ impl From<Refusal> for tonic::Status {
             Code::Internal => tonic::Code::Internal,
             Code::TooLarge | Code::OverBudget => tonic::Code::ResourceExhausted,
         };
-        Self::new(code, refusal.reason)
+        let mut status = Self::new(code, refusal.reason);
+        if refusal.busy {
+            status.metadata_mut().insert(BUSY, tonic::metadata::MetadataValue::from_static("1"));
+        }
+        status
     }
 }

@@ -67,7 +67,7 @@ impl SamplingApi {
         Ok(OpenBackendResponse { backend: backend.id, key })
     }
 
-    async fn open_channel(&self, open: OpenChannel, listed: Listed) -> Result<OpenChannelResponse, Refusal> {
+    async fn open_channel(&self, open: OpenChannel, mut listed: Listed) -> Result<OpenChannelResponse, Refusal> {
         self.core.check_open()?;
         let backend = self.core.registry.backend_by_id(open.backend)?;
         backend.check(&canonical(&read_config(&open.config)?)?)?;
@@ -77,6 +77,7 @@ impl SamplingApi {
         if open.client.len() != 16 {
             return Err(Refusal::invalid("a client names itself with 16 bytes"));
         }
+        let charge = listed.take_charge();
         let wanted = open.seeds.as_ref().ok_or_else(|| Refusal::invalid("a channel needs seeds"))?;
         let seeds = seeds::resolve(&self.core.cluster, &self.cache, &backend.plan, wanted, listed).await?;
         let most = open.batch_size.min(seeds.len() as u64);
@@ -97,10 +98,11 @@ impl SamplingApi {
             partitions: self.core.cluster.dataset.partitions().map(|(number, _)| number).collect(),
         };
         let client = client_id(&open.client);
-        let channel = self.core.registry.open(client, &backend, |id| {
+        let opened = self.core.registry.open(client, &backend, |id| {
             self.core.work.scheduler(|scheduler| scheduler.add(id, bounds, Instant::now()));
-            Channel::new(id, Arc::clone(&backend), client, open.worker, Arc::clone(&seeds), cuts)
-        })?;
+            Channel::new(id, Arc::clone(&backend), client, open.worker, (Arc::clone(&seeds), charge), cuts)
+        });
+        let channel = opened.inspect_err(|refusal| self.core.count("channels", refusal))?;
         tracing::info!(
             channel = channel.id,
             backend = backend.id,
@@ -153,6 +155,7 @@ impl SamplingApi {
                 Activity::Idle => "idle",
                 Activity::Runnable => "runnable",
                 Activity::Parked => "parked",
+                Activity::Starved => "starved",
             };
             state.clone_into(&mut status.state);
         }
@@ -194,11 +197,17 @@ impl SamplingApi {
             peers: lineup.peers().iter().map(peer).collect(),
             clients: core.registry.clients() as u64,
             registered: channels.len() as u64,
-            active: in_state("runnable") + in_state("parked"),
+            active: in_state("runnable") + in_state("starved") + in_state("parked"),
             runnable: in_state("runnable"),
+            starved: in_state("starved"),
             parked: in_state("parked"),
             removing: in_state("removing"),
             channels,
+            connections: core.connections.load(Ordering::Relaxed) as u64,
+            max_connections: core.limits.connections as u64,
+            max_channels: core.limits.channels as u64,
+            memory_bytes: core.budget.taken(),
+            memory_budget: core.budget.total(),
         }
     }
 }
@@ -249,7 +258,9 @@ impl SamplingService for SamplingApi {
             match (part.and_then(|part| part.part), &open) {
                 (None, _) => break,
                 (Some(open_channel_request::Part::Open(first)), None) => open = Some(first),
-                (Some(open_channel_request::Part::Seeds(chunk)), Some(_)) => listed.add(&chunk)?,
+                (Some(open_channel_request::Part::Seeds(chunk)), Some(_)) => {
+                    listed.add(&chunk, &self.core.budget).inspect_err(|refusal| self.core.count("memory", refusal))?;
+                }
                 _ => return Err(Refusal::invalid("a channel is opened first, then its seeds follow").into()),
             }
         }

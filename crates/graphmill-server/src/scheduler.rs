@@ -5,10 +5,15 @@
 //! can again, its tag is at least that of whoever was served last. So a rank with many seeds cannot starve one with few,
 //! and a slow reader holds up nobody but itself (`docs/decisions/0012`).
 //!
+//! A batch is begun only if there will probably be memory for it ([`Room`]). A channel that has nothing under way is let go
+//! further than one that has: so the memory that slow readers fill is never all of it, while each has one batch.
+//!
 //! No thread, no clock, no I/O: the workers ask [`Scheduler::take_turn`], and tell it what happened.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::Instant;
+
+use graphmill_sample::Pool;
 
 /// A channel's number.
 pub type ChannelId = u64;
@@ -21,6 +26,20 @@ pub struct Bounds {
     /// Bytes of finished batches that the client did not take yet, beside those of one batch.
     pub bytes: u64,
 }
+
+/// The memory that there is for batches.
+#[derive(Debug, Clone, Copy)]
+pub struct Room {
+    /// Bytes that are taken.
+    pub used: u64,
+    /// How many may be, for a channel that has a batch already.
+    pub most: u64,
+    /// How many may be, for one that has none.
+    pub whole: u64,
+}
+
+/// The most channels that are looked at for one that there is memory for.
+const LOOKED_AT: usize = 1024;
 
 /// A batch to be sampled.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +54,8 @@ pub struct Turn {
     pub asked: Instant,
     /// The work that was charged in advance.
     charged: u64,
+    /// The memory it will probably take.
+    expected: u64,
 }
 
 /// What became of credits.
@@ -59,6 +80,8 @@ pub enum Activity {
     Runnable,
     /// It waits for its own client to take what is finished.
     Parked,
+    /// It waits for memory, which others have.
+    Starved,
 }
 
 /// A channel as the scheduler sees it.
@@ -99,6 +122,8 @@ pub struct Scheduler {
     running: usize,
     /// The most batches under way at once.
     most: usize,
+    /// The memory that those under way will probably take.
+    expected: u64,
 }
 
 #[derive(Debug)]
@@ -121,6 +146,13 @@ struct Entry {
     completed: u64,
     failed: u64,
     last_credit: Instant,
+    /// Since when there is no memory for its next batch.
+    starved: Option<Instant>,
+}
+
+/// The memory that a batch of so many bytes takes.
+fn room_for(bytes: u64) -> u64 {
+    Pool::room_for(usize::try_from(bytes).unwrap_or(usize::MAX / 2)) as u64
 }
 
 impl Entry {
@@ -128,7 +160,7 @@ impl Entry {
         if self.waiting.is_empty() {
             Activity::Idle
         } else if self.has_room() {
-            Activity::Runnable
+            if self.starved.is_some() { Activity::Starved } else { Activity::Runnable }
         } else {
             Activity::Parked
         }
@@ -138,14 +170,18 @@ impl Entry {
     /// first is alone: how large they are is not known before.
     fn has_room(&self) -> bool {
         let expected = self.buffered_bytes + (self.running as u64 + 1) * self.size;
-        (self.running == 0 && self.buffered == 0) || (self.size > 0 && expected <= self.bounds.bytes)
+        self.has_nothing() || (self.size > 0 && expected <= self.bounds.bytes)
+    }
+
+    fn has_nothing(&self) -> bool {
+        self.running == 0 && self.buffered == 0
     }
 }
 
 impl Scheduler {
     /// A scheduler that has at most so many batches under way.
     pub fn new(most: usize) -> Self {
-        Self { channels: HashMap::new(), runnable: BTreeSet::new(), now: 0, running: 0, most: most.max(1) }
+        Self { channels: HashMap::new(), runnable: BTreeSet::new(), now: 0, running: 0, most: most.max(1), expected: 0 }
     }
 
     /// Lets a channel take part.
@@ -166,6 +202,7 @@ impl Scheduler {
             completed: 0,
             failed: 0,
             last_credit: now,
+            starved: None,
         };
         self.channels.insert(channel, entry);
     }
@@ -183,6 +220,7 @@ impl Scheduler {
         self.change(channel, |entry| {
             if entry.epoch.is_none_or(|current| current < epoch) {
                 entry.epoch = Some(epoch);
+                entry.starved = None;
                 entry.waiting.clear();
                 entry.asked.clear();
                 (entry.submitted, entry.completed, entry.failed) = (0, 0, 0);
@@ -213,21 +251,70 @@ impl Scheduler {
         credited.unwrap_or(Credited::Unknown)
     }
 
-    /// The batch to sample next, if there is one and not too many are under way.
-    pub fn take_turn(&mut self) -> Option<Turn> {
+    /// The batch to sample next, if there is one, not too many are under way, and there is memory for it.
+    pub fn take_turn(&mut self, room: Room, now: Instant) -> Option<Turn> {
         if self.running >= self.most {
             return None;
         }
-        let &(tag, channel) = self.runnable.first()?;
-        self.now = tag;
+        let taken = room.used + self.expected;
+        let (mut next, mut skipped) = (None, false);
+        for &(tag, channel) in self.runnable.iter().take(LOOKED_AT) {
+            let Some(entry) = self.channels.get_mut(&channel) else { continue };
+            let limit = if entry.has_nothing() { room.whole } else { room.most };
+            // How large a first batch is shows when it is there.
+            let expected = room_for(entry.size);
+            if taken.saturating_add(expected.max(1)) <= limit {
+                next = Some((tag, channel, expected));
+                break;
+            }
+            entry.starved.get_or_insert(now);
+            skipped = true;
+        }
+        let (tag, channel, expected) = next?;
+        // Time does not go back when those get their turn who were passed by for want of memory.
+        self.now = if skipped { self.now.max(tag) } else { tag };
         self.running += 1;
-        self.change(channel, |entry| {
+        let turn = self.change(channel, |entry| {
             let (g, asked) = entry.waiting.pop_front()?;
+            entry.starved = None;
             entry.running += 1;
             entry.submitted += 1;
             entry.tag += entry.cost;
-            Some(Turn { channel, epoch: entry.epoch.unwrap_or(0), g, asked, charged: entry.cost })
-        })?
+            Some(Turn { channel, epoch: entry.epoch.unwrap_or(0), g, asked, charged: entry.cost, expected })
+        })??;
+        self.expected += turn.expected;
+        Some(turn)
+    }
+
+    /// A batch for which there was no memory waits again: it takes so many bytes.
+    pub fn put_back(&mut self, turn: Turn, bytes: u64) {
+        self.end(turn, turn.charged, |entry, current| {
+            entry.size = entry.size.max(bytes);
+            if current {
+                entry.submitted -= 1;
+                entry.asked.insert(turn.g);
+                entry.waiting.push_front((turn.g, turn.asked));
+            }
+        });
+    }
+
+    /// Forgets the credits of channels that had no memory for their next batch since some time or longer; says which, each
+    /// with its channel and epoch, and how many bytes it was to take.
+    pub fn take_starved(&mut self, since: Instant) -> Vec<(ChannelId, u64, u64, u64)> {
+        let is_starved = |entry: &Entry| entry.starved.is_some_and(|at| at <= since);
+        let starved: Vec<ChannelId> =
+            self.channels.iter().filter(|(_, entry)| is_starved(entry)).map(|(channel, _)| *channel).collect();
+        let mut given_up = Vec::new();
+        for channel in starved {
+            self.change(channel, |entry| {
+                entry.starved = None;
+                for (g, _) in entry.waiting.drain(..) {
+                    entry.asked.remove(&g);
+                    given_up.push((channel, entry.epoch.unwrap_or(0), g, entry.size));
+                }
+            });
+        }
+        given_up
     }
 
     /// A batch was sampled at some cost, and so many of its bytes wait for the client.
@@ -258,6 +345,7 @@ impl Scheduler {
 
     fn end(&mut self, turn: Turn, work: u64, count: impl FnOnce(&mut Entry, bool)) {
         self.running -= 1;
+        self.expected -= turn.expected;
         self.change(turn.channel, |entry| {
             entry.running -= 1;
             let current = entry.epoch == Some(turn.epoch);
@@ -276,6 +364,7 @@ impl Scheduler {
         let channels: Vec<ChannelId> = self.channels.keys().copied().collect();
         for channel in channels {
             self.change(channel, |entry| {
+                entry.starved = None;
                 for (g, _) in entry.waiting.drain(..) {
                     entry.asked.remove(&g);
                 }
@@ -324,11 +413,13 @@ impl Scheduler {
         let entry = self.channels.get_mut(&channel)?;
         let was = self.runnable.remove(&(entry.tag, channel));
         let result = change(entry);
-        if entry.activity() == Activity::Runnable {
+        if matches!(entry.activity(), Activity::Runnable | Activity::Starved) {
             if !was {
                 entry.tag = entry.tag.max(self.now);
             }
             self.runnable.insert((entry.tag, channel));
+        } else {
+            entry.starved = None;
         }
         Some(result)
     }
@@ -341,6 +432,8 @@ mod tests {
     use super::*;
 
     const BOUNDS: Bounds = Bounds { credits: 1000, bytes: 1 << 30 };
+
+    const ROOMY: Room = Room { used: 0, most: u64::MAX, whole: u64::MAX };
 
     fn scheduler(channels: u64) -> Scheduler {
         let mut scheduler = Scheduler::new(4);
@@ -356,7 +449,7 @@ mod tests {
     fn serve(scheduler: &mut Scheduler, turns: usize, cost: impl Fn(u64) -> u64) -> HashMap<u64, u64> {
         let mut served = HashMap::new();
         for _ in 0..turns {
-            let Some(turn) = scheduler.take_turn() else { break };
+            let Some(turn) = scheduler.take_turn(ROOMY, Instant::now()) else { break };
             *served.entry(turn.channel).or_default() += cost(turn.channel);
             scheduler.finished(turn, cost(turn.channel), 10);
             scheduler.consumed(turn.channel, 10);
@@ -383,7 +476,7 @@ mod tests {
         credit(&mut scheduler, 1, 0, 0..1000);
         let mut turns = [0u32; 2];
         for _ in 0..400 {
-            let turn = scheduler.take_turn().unwrap();
+            let turn = scheduler.take_turn(ROOMY, Instant::now()).unwrap();
             turns[turn.channel as usize] += 1;
             if turn.channel == 0 {
                 scheduler.failed(turn, 100);
@@ -396,15 +489,57 @@ mod tests {
     }
 
     #[test]
+    fn who_has_nothing_is_served_where_who_has_a_batch_must_wait_for_memory() {
+        let mut scheduler = scheduler(2);
+        credit(&mut scheduler, 0, 0, 0..9);
+        let first = scheduler.take_turn(ROOMY, Instant::now()).unwrap();
+        scheduler.finished(first, 1, 8192);
+        let now = Instant::now();
+        // A batch takes three pages, with the spare room that it is given.
+        let tight = Room { used: 8192, most: 16 << 10, whole: 32 << 10 };
+        assert!(scheduler.take_turn(tight, now).is_none());
+        assert_eq!(scheduler.seen(0).unwrap().activity, Activity::Starved);
+        credit(&mut scheduler, 1, 0, 0..9);
+        let other = scheduler.take_turn(tight, now).unwrap();
+        assert_eq!(other.channel, 1);
+        scheduler.finished(other, 1, 8192);
+        scheduler.consumed(1, 8192);
+        assert_eq!(scheduler.take_turn(tight, now).map(|turn| turn.channel), Some(1));
+        // The first is told in time; the other, which gets its turns, is not.
+        assert!(scheduler.take_starved(now.checked_sub(std::time::Duration::from_millis(1)).unwrap()).is_empty());
+        let told = scheduler.take_starved(now);
+        assert_eq!(
+            told.iter().map(|one| (one.0, one.2)).collect::<Vec<_>>(),
+            (1..9).map(|g| (0, g)).collect::<Vec<_>>()
+        );
+        assert_eq!(scheduler.seen(0).unwrap().activity, Activity::Idle);
+        assert_eq!(credit(&mut scheduler, 0, 0, 1..9), Credited::Taken, "they may be asked for again");
+        assert!(scheduler.take_turn(ROOMY, now).is_some());
+    }
+
+    #[test]
+    fn a_batch_that_found_no_memory_is_the_next_when_there_is_some() {
+        let mut scheduler = scheduler(1);
+        credit(&mut scheduler, 0, 0, 0..3);
+        let room = Room { used: 0, most: 1 << 20, whole: 1 << 20 };
+        let turn = scheduler.take_turn(room, Instant::now()).unwrap();
+        scheduler.put_back(turn, 600 << 10);
+        assert!(scheduler.take_turn(Room { used: 512 << 10, ..room }, Instant::now()).is_none());
+        assert_eq!(scheduler.take_turn(room, Instant::now()).map(|turn| turn.g), Some(0));
+        assert_eq!(credit(&mut scheduler, 0, 0, 0..3), Credited::Taken);
+        assert_eq!(scheduler.seen(0).unwrap().waiting, 2, "nothing is there twice");
+    }
+
+    #[test]
     fn what_waits_is_forgotten_and_may_be_asked_for_again() {
         let mut scheduler = scheduler(1);
         credit(&mut scheduler, 0, 0, 0..5);
-        let under_way = scheduler.take_turn().unwrap();
+        let under_way = scheduler.take_turn(ROOMY, Instant::now()).unwrap();
         scheduler.forget_waiting();
-        assert!(scheduler.take_turn().is_none());
+        assert!(scheduler.take_turn(ROOMY, Instant::now()).is_none());
         scheduler.finished(under_way, 1, 1);
         assert_eq!(credit(&mut scheduler, 0, 0, 1..2), Credited::Taken);
-        assert_eq!(scheduler.take_turn().map(|turn| turn.g), Some(1));
+        assert_eq!(scheduler.take_turn(ROOMY, Instant::now()).map(|turn| turn.g), Some(1));
     }
 
     #[test]
@@ -427,7 +562,7 @@ mod tests {
         }
         // Nobody takes what channel 0 has finished.
         let mut finished = [0; 2];
-        while let Some(turn) = scheduler.take_turn() {
+        while let Some(turn) = scheduler.take_turn(ROOMY, Instant::now()) {
             finished[turn.channel as usize] += 1;
             scheduler.finished(turn, 10, 10);
             if turn.channel == 1 {
@@ -437,7 +572,7 @@ mod tests {
         let parked = scheduler.seen(0).unwrap();
         assert_eq!((finished, parked.activity, parked.buffered_bytes), ([2, 50], Activity::Parked, 20));
         scheduler.consumed(0, 10);
-        assert_eq!(scheduler.take_turn().map(|turn| turn.channel), Some(0));
+        assert_eq!(scheduler.take_turn(ROOMY, Instant::now()).map(|turn| turn.channel), Some(0));
     }
 
     #[test]
@@ -445,10 +580,14 @@ mod tests {
         let mut scheduler = Scheduler::new(8);
         scheduler.add(7, Bounds { credits: 9, bytes: 35 }, Instant::now());
         credit(&mut scheduler, 7, 0, 0..9);
-        let first = scheduler.take_turn().unwrap();
-        assert!(scheduler.take_turn().is_none());
+        let first = scheduler.take_turn(ROOMY, Instant::now()).unwrap();
+        assert!(scheduler.take_turn(ROOMY, Instant::now()).is_none());
         scheduler.finished(first, 1, 10);
-        assert_eq!(std::iter::from_fn(|| scheduler.take_turn()).count(), 2, "with the first, three fit");
+        assert_eq!(
+            std::iter::from_fn(|| scheduler.take_turn(ROOMY, Instant::now())).count(),
+            2,
+            "with the first, three fit"
+        );
     }
 
     #[test]
@@ -457,10 +596,10 @@ mod tests {
         scheduler.add(7, Bounds { credits: 9, bytes: 5 }, Instant::now());
         credit(&mut scheduler, 7, 0, 0..3);
         for _ in 0..3 {
-            let turn = scheduler.take_turn().unwrap();
+            let turn = scheduler.take_turn(ROOMY, Instant::now()).unwrap();
             assert!(scheduler.seen(7).unwrap().running == 1);
             scheduler.finished(turn, 1, 100);
-            assert!(scheduler.take_turn().is_none());
+            assert!(scheduler.take_turn(ROOMY, Instant::now()).is_none());
             scheduler.consumed(7, 100);
         }
     }
@@ -469,13 +608,13 @@ mod tests {
     fn a_new_epoch_ends_the_old_one_and_an_old_credit_is_stale() {
         let mut scheduler = scheduler(1);
         credit(&mut scheduler, 0, 3, 0..5);
-        let old = scheduler.take_turn().unwrap();
+        let old = scheduler.take_turn(ROOMY, Instant::now()).unwrap();
         assert_eq!(credit(&mut scheduler, 0, 4, 0..2), Credited::Taken);
         assert_eq!(credit(&mut scheduler, 0, 3, 5..6), Credited::Stale);
         assert_eq!(scheduler.start(0, 2), Some(4));
         scheduler.abandoned(old);
         let turn = |scheduler: &mut Scheduler| {
-            let turn = scheduler.take_turn()?;
+            let turn = scheduler.take_turn(ROOMY, Instant::now())?;
             scheduler.finished(turn, 1, 1);
             Some((turn.epoch, turn.g))
         };
@@ -512,7 +651,7 @@ mod tests {
                         }
                         asked.insert((channel, epoch, g));
                     },
-                    2 | 3 => if let Some(turn) = scheduler.take_turn() {
+                    2 | 3 => if let Some(turn) = scheduler.take_turn(ROOMY, Instant::now()) {
                         let batch = (turn.channel, turn.epoch, turn.g);
                         prop_assert!(asked.contains(&batch) && turns.insert(batch));
                         under_way.push(turn);

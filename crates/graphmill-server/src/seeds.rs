@@ -9,6 +9,7 @@ use graphmill_sample::{Cutting, PartitionLists, Plan, SeedCuts, SeedList};
 use graphmill_wire::proto::{OpenChannel, SeedChunk, SeedOrder, open_channel};
 
 use crate::Refusal;
+use crate::budget::{Budget, Charge, Share};
 use crate::cluster::{Cluster, lock};
 use crate::dataset::{all_edges, aside};
 
@@ -159,17 +160,28 @@ pub(crate) struct Listed {
     ids: Vec<u64>,
     others: Vec<u64>,
     classes: Vec<i64>,
+    charge: Option<Charge>,
 }
 
 impl Listed {
-    pub(crate) fn add(&mut self, chunk: &SeedChunk) -> Result<(), Refusal> {
+    /// Takes a chunk, if there is memory for it.
+    pub(crate) fn add(&mut self, chunk: &SeedChunk, budget: &Arc<Budget>) -> Result<(), Refusal> {
         extend(&mut self.ids, &chunk.ids, u64::from_le_bytes)?;
         extend(&mut self.others, &chunk.others, u64::from_le_bytes)?;
         extend(&mut self.classes, &chunk.classes, i64::from_le_bytes)?;
         if self.ids.len().max(self.others.len()).max(self.classes.len()) as u64 > MOST {
             return Err(Refusal::invalid(format!("more than {MOST} seeds were listed; name a split instead")));
         }
-        Ok(())
+        let bytes = 8 * (self.ids.capacity() + self.others.capacity() + self.classes.capacity()) as u64;
+        if self.charge.get_or_insert_with(|| budget.nothing()).grow(bytes, Share::Most) {
+            return Ok(());
+        }
+        Err(budget.refusal(bytes, Share::Most).while_doing("cannot take a list of seeds"))
+    }
+
+    /// What its memory is charged to.
+    pub(crate) fn take_charge(&mut self) -> Option<Charge> {
+        self.charge.take()
     }
 
     fn expect(&self, ids: u64, others: u64, classes: u64) -> Result<(), Refusal> {

@@ -2,21 +2,24 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use graphmill_graph::Dataset;
+use graphmill_graph::{Dataset, guard};
 use graphmill_net::{Accepted, ClientTls, Endpoint, Listener, ServerTls, Token};
 use graphmill_wire::proto::dataset_service_server::DatasetServiceServer;
 use graphmill_wire::proto::sampling_service_server::SamplingServiceServer;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::task::JoinSet;
 use tonic::service::Routes;
 
+use crate::budget::Budget;
 use crate::cluster::{Cluster, Connected, Dialing};
 use crate::connection::{self, Greeting};
 use crate::core::Core;
 use crate::dataset::DatasetApi;
+use crate::limits::{Limits, STARVED};
 use crate::meeting::{Meeting, Rendezvous};
 use crate::metrics::Metrics;
 use crate::registry::Registry;
@@ -28,8 +31,11 @@ use crate::{Refusal, http, job, strays};
 /// How long workers may take to notice, once the time to finish is over, that nobody waits for their batches.
 const GIVING_UP: Duration = Duration::from_secs(5);
 
-/// The most connections at once.
-pub(crate) const CONNECTIONS: usize = 16_384;
+/// How often it is looked whether a mapped file cannot be read any more.
+const LOOK: Duration = Duration::from_millis(50);
+/// The most connections at once that are being told that there are too many, and the most of those that only watch.
+const TURNED_AWAY: usize = 64;
+const WATCHING: usize = 64;
 
 /// How a server is run.
 #[derive(Debug, Clone)]
@@ -56,6 +62,10 @@ pub struct Options {
     pub lease: Duration,
     /// How long a sampler waits for peers with the partitions it needs.
     pub peer_wait: Duration,
+    /// How long a peer may be silent, and a question take to arrive.
+    pub patience: Duration,
+    /// How much it takes on at once.
+    pub limits: Limits,
     /// Whether clients on this host may get batches in shared memory.
     pub shared_memory: bool,
     /// Further services on the same address, each with a guard of its own.
@@ -76,6 +86,8 @@ impl Default for Options {
             insecure: false,
             lease: Duration::from_secs(30),
             peer_wait: Duration::from_secs(10),
+            patience: Duration::from_secs(30),
+            limits: Limits::default(),
             shared_memory: true,
             services: Routes::default(),
         }
@@ -129,6 +141,7 @@ impl Server {
     /// Starts to serve the opened partitions of a dataset; to be called inside a runtime.
     pub async fn start(dataset: Dataset, options: Options) -> Result<Self, StartError> {
         check(&options)?;
+        raise_descriptors();
         let incarnation = incarnation();
         let fingerprint = dataset.fingerprint().to_string();
         let client = {
@@ -148,10 +161,14 @@ impl Server {
         let cluster = Cluster::new(Arc::new(dataset), options.peers.iter().map(dialing).collect())?;
         // A batch that waits for peers holds no thread, so there may be more batches than threads.
         let waits = if cluster.lineup().is_whole() && options.rendezvous.is_none() { 1 } else { 4 };
+        let budget = Budget::new(options.limits.memory);
         let core = Arc::new(Core {
             cluster,
-            registry: Registry::new(incarnation, options.lease),
-            work: Arc::new(Work::new(options.threads.max(1) * waits)),
+            registry: Registry::new(incarnation, options.lease, options.limits.channels),
+            work: Arc::new(Work::new(options.threads.max(1) * waits, Arc::clone(&budget))),
+            budget,
+            limits: options.limits,
+            connections: AtomicUsize::new(0),
             metrics: Metrics::new(),
             incarnation,
             threads: options.threads.max(1),
@@ -192,6 +209,7 @@ impl Server {
             token: options.token.clone(),
             unix_socket: unix_socket.as_ref().map(|path| path.to_string_lossy().into_owned()),
             lease: options.lease,
+            patience: options.patience,
         });
         let accepting = tokio::spawn(accept(Arc::clone(&core), greeting, listener, router, watch_listener, peers));
         let socket_folder = unix_socket.and_then(|path| path.parent().map(PathBuf::from));
@@ -221,12 +239,26 @@ impl Server {
         self.core.registry.deserted()
     }
 
-    /// Waits until it cannot go on, because the coordinator refuses it or its partitions cannot be opened; for ever, if all
-    /// is well.
+    /// Waits until it cannot go on, because the coordinator refuses it, its partitions cannot be opened, or a mapped file
+    /// cannot be read any more; for ever, if all is well.
     pub async fn failed(&self) -> String {
-        match &self.meeting {
-            Some(meeting) => meeting.failed().await,
-            None => std::future::pending().await,
+        let meeting = async {
+            match &self.meeting {
+                Some(meeting) => meeting.failed().await,
+                None => std::future::pending().await,
+            }
+        };
+        let lost_page = async {
+            loop {
+                if let Some(page) = guard::lost_page() {
+                    return page.to_string();
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::select! {
+            reason = meeting => reason,
+            reason = lost_page => reason,
         }
     }
 
@@ -257,7 +289,9 @@ impl Server {
         // What is still sampled is given up at its next step.
         self.core.cancel(&self.core.registry.channels());
         let deadline = Instant::now() + GIVING_UP;
-        while self.threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < deadline {
+        // A worker that stands still over a lost page is not waited for.
+        let waits = || guard::lost_page().is_none() && self.threads.iter().any(|thread| !thread.is_finished());
+        while waits() && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         leftovers
@@ -279,6 +313,7 @@ fn check(options: &Options) -> Result<(), StartError> {
     if options.listen.is_empty() {
         return Err(StartError::Options("a server needs an address to listen on".to_owned()));
     }
+    options.limits.check().map_err(StartError::Options)?;
     let guarded = options.token.is_some() || options.tls.as_ref().is_some_and(ServerTls::is_mutual);
     check_open(options.listen.iter().chain(&options.watch_listen), guarded || options.insecure)
 }
@@ -292,6 +327,13 @@ pub(crate) fn check_open<'a>(listen: impl IntoIterator<Item = &'a Endpoint>, may
         ))),
         _ => Ok(()),
     }
+}
+
+/// Lets this process have as many descriptors as it may: each connection takes one, and each piece of shared memory.
+fn raise_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    // Where it is refused, connections beyond the old limit wait in the system.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// A number that another start of the server does not have: 31 bits of the clock's microseconds.
@@ -322,7 +364,7 @@ async fn accept(
     _peers: Connected,
 ) {
     // Dropped with this task, so that no connection outlives the server.
-    let mut connections = JoinSet::new();
+    let (mut connections, mut watching, mut turned_away) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
     let pages = http::watch(&core);
     let mut sweep =
         tokio::time::interval((greeting.lease / 10).clamp(Duration::from_millis(20), Duration::from_secs(1)));
@@ -333,8 +375,12 @@ async fn accept(
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok(_) if connections.len() >= CONNECTIONS => {
-                    tracing::warn!(connections = connections.len(), "too many connections; one more is dropped");
+                Ok(accepted) if connections.len() >= core.limits.connections => {
+                    core.metrics.refused("connections");
+                    // Who comes when even these are too many is dropped without a word.
+                    if turned_away.len() < TURNED_AWAY {
+                        turned_away.spawn(turn_away(accepted, core.limits.connections));
+                    }
                 }
                 Ok(Accepted::Data { stream, peer }) => {
                     connections.spawn(connection::serve(Arc::clone(&core), Arc::clone(&greeting), stream, peer));
@@ -348,8 +394,8 @@ async fn accept(
                 }
             },
             accepted = watched(&watch) => {
-                if let Ok(Accepted::Http { stream, .. }) = accepted {
-                    connections.spawn(http::serve(stream, pages.clone()));
+                if let Ok(Accepted::Http { stream, .. }) = accepted && watching.len() < WATCHING {
+                    watching.spawn(http::serve(stream, pages.clone()));
                 }
             }
             _ = sweep.tick() => {
@@ -358,8 +404,28 @@ async fn accept(
                     tracing::warn!(clients = clients.len(), channels = channels.len(), "leases ended");
                 }
                 core.cancel(&channels);
+                if let Some(since) = Instant::now().checked_sub(STARVED) {
+                    core.refuse_starved(since);
+                }
             }
             Some(_) = connections.join_next() => {}
+            Some(_) = watching.join_next() => {}
+            Some(_) = turned_away.join_next() => {}
         }
+        core.connections.store(connections.len(), Ordering::Relaxed);
+    }
+}
+
+/// Tells somebody that there are too many connections.
+async fn turn_away(accepted: Accepted, most: usize) {
+    let (Accepted::Data { peer, .. } | Accepted::Http { peer, .. }) = &accepted;
+    tracing::warn!(peer = peer.address, connections = most, "refused a connection: there are as many as may be");
+    let refusal = Refusal::busy(format!(
+        "this server has {most} connections already, as many as may be (--max-connections); try again later, or another \
+         server"
+    ));
+    match accepted {
+        Accepted::Data { stream, .. } => connection::turn_away(stream, refusal).await,
+        Accepted::Http { stream, .. } => http::turn_away(stream, refusal).await,
     }
 }

@@ -7,10 +7,12 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use graphmill_sample::{Answer, AnswerScratch, Cut};
 
-use crate::scheduler::{Scheduler, Turn};
+use crate::budget::{Budget, Share};
+use crate::scheduler::{Room, Scheduler, Turn};
 
 /// Something that others wait for.
 pub(crate) type Urgent = Box<dyn FnOnce(&mut Memory) + Send>;
@@ -35,6 +37,8 @@ pub(crate) struct Memory {
 pub(crate) struct Work {
     state: Mutex<State>,
     wake: Condvar,
+    /// What the memory of batches is taken from.
+    budget: Arc<Budget>,
 }
 
 struct State {
@@ -44,9 +48,9 @@ struct State {
 }
 
 impl Work {
-    pub(crate) fn new(most_batches: usize) -> Self {
+    pub(crate) fn new(most_batches: usize, budget: Arc<Budget>) -> Self {
         let state = State { urgent: VecDeque::new(), scheduler: Scheduler::new(most_batches), stopped: false };
-        Self { state: Mutex::new(state), wake: Condvar::new() }
+        Self { state: Mutex::new(state), wake: Condvar::new(), budget }
     }
 
     /// Has something done before any new batch.
@@ -60,6 +64,12 @@ impl Work {
         let result = change(&mut self.lock().scheduler);
         self.wake.notify_all();
         result
+    }
+
+    /// There is memory again that batches may wait for.
+    pub(crate) fn wake(&self) {
+        drop(self.lock());
+        self.wake.notify_all();
     }
 
     /// Ends the workers after what they are doing now.
@@ -81,7 +91,9 @@ impl Work {
             if let Some(task) = state.urgent.pop_front() {
                 return Some(Task::Urgent(task));
             }
-            if let Some(turn) = state.scheduler.take_turn() {
+            let (used, most, whole) =
+                (self.budget.used(), self.budget.limit(Share::Most), self.budget.limit(Share::Whole));
+            if let Some(turn) = state.scheduler.take_turn(Room { used, most, whole }, Instant::now()) {
                 return Some(Task::Begin(turn));
             }
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);

@@ -81,7 +81,7 @@ impl DatasetService for Stranger {
     }
 
     async fn rows(&self, _: Request<RowsRequest>) -> Answer<RowsResponse> {
-        self.parts(RowsResponse { rows: vec![1; 1 << 20].into(), ..RowsResponse::default() }).await
+        self.parts(RowsResponse { rows: vec![1; 1 << 20], ..RowsResponse::default() }).await
     }
 
     async fn edge_index(&self, _: Request<EdgeIndexRequest>) -> Answer<EdgeIndexResponse> {

@@ -78,7 +78,7 @@ fn gather(criterion: &mut Criterion) {
     group.throughput(Throughput::Bytes(rows.len() as u64));
     let source = Source::Node { node_type: 0, feature: 0 };
     group.bench_function("128 f32", |bencher| {
-        bencher.iter(|| view.gather(Gather { source, half: false, ids: &ids }, &mut rows))
+        bencher.iter(|| view.gather(Gather { source, half: false, ids: &ids }, &mut rows));
     });
     group.finish();
 }

@@ -21,6 +21,8 @@ use context::Context;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let context = Context::new(cli.quiet);
+    // Advice to the system that it may refuse: then a lost page ends the process without a word.
+    let _ = graphmill_graph::guard::install();
     let outcome = watch_signals(&cli, &context).and_then(|()| commands::run(&cli.command, &context));
     outcome.unwrap_or_else(|error| failure::report(&error, &context.interrupt))
 }

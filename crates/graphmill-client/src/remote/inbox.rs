@@ -14,8 +14,10 @@ use super::source::{ChannelSet, RemoteSource};
 use crate::loader::{Order, Rounds};
 use crate::{Error, Fault, Result};
 
-/// The pause before a batch that could not be sampled is asked for again.
+/// The pause before a batch that could not be sampled is asked for again, at first; it grows with the time that the batch is
+/// in trouble, up to the second.
 const AGAIN: Duration = Duration::from_millis(100);
+const LONGEST_AGAIN: Duration = Duration::from_secs(1);
 
 /// A line of the log after so many batches of an epoch.
 const LOGGED: u64 = 1000;
@@ -106,7 +108,7 @@ impl Inbox {
                 let reason = format!("server {server}: {}", failed.reason);
                 let since = state.troubled.get(&asked.round).map_or_else(Instant::now, |(since, _)| *since);
                 state.troubled.insert(asked.round, (since, reason));
-                state.again.push((asked.round, Instant::now() + AGAIN));
+                state.again.push((asked.round, Instant::now() + pause(since)));
             }
             Arrival::Failed(failed) => {
                 let fault = match failed.code() {
@@ -176,6 +178,11 @@ impl Inbox {
         drop(state);
         self.changed.notify_all();
     }
+}
+
+/// How long to wait before a batch is asked for again that is in trouble since some time.
+fn pause(since: Instant) -> Duration {
+    (since.elapsed() / 2).clamp(AGAIN, LONGEST_AGAIN)
 }
 
 /// The reader's end of an inbox: asks for batches ahead, within a window, and hands them out.
@@ -455,7 +462,7 @@ impl Receiving {
                 for &round in rounds {
                     let since = state.troubled.get(&round).map_or_else(Instant::now, |(since, _)| *since);
                     state.troubled.insert(round, (since, reason.clone()));
-                    state.again.push((round, Instant::now() + AGAIN));
+                    state.again.push((round, Instant::now() + pause(since)));
                 }
             }
             Error::Refused { server, reason, .. } => state.fatal = Some(Fatal { server, reason, denied: false }),

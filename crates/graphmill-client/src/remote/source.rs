@@ -29,6 +29,10 @@ const CHUNK: usize = 1 << 17;
 const WIDEST: usize = 508;
 /// The most sets of channels that are kept for epochs to come.
 const RESTING: usize = 4;
+/// What a refusal carries if it is for want of room, which there may be in a moment.
+const BUSY: &str = "graphmill-busy";
+/// The longest pause before a server that had no room is asked again.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// How long a backend that is being closed may take before it can be opened again.
 const CLOSING: Duration = Duration::from_secs(2);
 
@@ -317,8 +321,9 @@ impl RemoteSource {
             }
             .into(),
         };
+        let deadline = OPENING.min(self.deadline());
         async move {
-            let began = Instant::now();
+            let (began, mut pause) = (Instant::now(), Duration::from_millis(10));
             let mut service = SamplingServiceClient::new(control.transport());
             loop {
                 let (doing, status) = match service.open_backend(request.clone()).await {
@@ -336,10 +341,12 @@ impl RemoteSource {
                 // The last channel of another rank may have closed just now, and the backend with it. What the transport
                 // says, and not the server, has a source.
                 let closing = status.code() == tonic::Code::Unavailable && status.source().is_none();
-                if !closing || began.elapsed() > CLOSING {
+                let patience = if status.metadata().contains_key(BUSY) { deadline } else { CLOSING };
+                if !closing || began.elapsed() + pause > patience {
                     return Err(control.error(doing, &status));
                 }
-                tokio::time::sleep(Duration::from_millis(10)).await;
+                tokio::time::sleep(pause).await;
+                pause = (2 * pause).min(LONGEST_PAUSE);
             }
         }
     }

@@ -104,6 +104,18 @@ async fn a_silent_connection_is_dropped_in_time() {
 }
 
 #[tokio::test]
+async fn half_a_tls_handshake_is_dropped_in_time() {
+    let options = ListenOptions { greeting: Duration::from_millis(50), ..ListenOptions::default() };
+    let listener = Listener::bind_with(&[loopback()], Some(Authority::new().server(None)), options).await.unwrap();
+    // The header of a handshake of 512 bytes, and the first of them.
+    for said in [&b"\x16"[..], b"\x16\x03\x01\x02\x00", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"] {
+        let mut stream = dial(&listener.local_endpoints()[0], None, Plane::Data, PATIENCE).await.unwrap();
+        stream.write_all(said).await.unwrap();
+        ended(&mut stream).await;
+    }
+}
+
+#[tokio::test]
 async fn a_wrong_preface_is_dropped() {
     let listener = Listener::bind(&[loopback()], None).await.unwrap();
     let mut wrong = dial(&listener.local_endpoints()[0], None, Plane::Data, PATIENCE).await.unwrap();

@@ -1,5 +1,7 @@
 //! Both ends of connections, and certificates.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -106,6 +108,7 @@ impl Authority {
         let write = |file: &str, content: String| {
             let path = self.directory.path().join(Path::new(file));
             std::fs::write(&path, content).unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
             path
         };
         (write("cert.pem", cert.pem()), write("key.pem", key.serialize_pem()))

@@ -1,6 +1,8 @@
 //! Strangers, foreign bytes, wrong secrets: each is told, and the server goes on. So does a client whose server means harm.
 
 use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::Duration;
 
 use graphmill_net::{Endpoint, Stream};
@@ -11,6 +13,11 @@ use proptest::prelude::*;
 
 use crate::support::{Authority, PATIENCE, Place, Way, content, eventually};
 
+/// Lets nobody else read a file, as secrets must be.
+fn private(path: &Path) {
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o600)).unwrap();
+}
+
 #[test]
 fn a_wrong_token_is_denied_and_the_right_one_is_not() {
     for way in Way::SERVERS {
@@ -18,6 +25,7 @@ fn a_wrong_token_is_denied_and_the_right_one_is_not() {
         let write = |name: &str, text: &str| {
             let path = place.folder.path().join(name);
             std::fs::write(&path, text).unwrap();
+            private(&path);
             Some(path)
         };
         let (right, wrong) = (write("right", "open-sesame"), write("wrong", "open-barley"));
@@ -40,6 +48,7 @@ fn a_wrong_password_of_redis_is_denied() {
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
     let path = place.folder.path().join("password");
     std::fs::write(&path, "open-sesame").unwrap();
+    private(&path);
     place.config.token_file = Some(path);
     let connector = place.open();
     let key = connector.put(b"x").unwrap();

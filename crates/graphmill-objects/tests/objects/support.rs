@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -221,6 +222,7 @@ impl Authority {
         let files = ["ca.pem", "cert.pem", "key.pem"].map(|name| folder.join(name));
         for (file, text) in files.iter().zip([issuer.pem(), cert.pem(), key.serialize_pem()]) {
             std::fs::write(file, text).unwrap();
+            std::fs::set_permissions(file, PermissionsExt::from_mode(0o600)).unwrap();
         }
         let [ca, cert, key] = files;
         Self { ca, cert, key }

@@ -11,7 +11,7 @@ mod url;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use graphmill_net::Token;
+use graphmill_net::{Token, read_secret};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
@@ -88,7 +88,10 @@ impl Etcd {
             Some(ca) => {
                 let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(ca)?));
                 Some(match &url.identity {
-                    Some((cert, key)) => tls.identity(Identity::from_pem(read(cert)?, read(key)?)),
+                    Some((cert, key)) => {
+                        let key = read_secret(key).map_err(|error| KeepError::Etcd(error.to_string()))?;
+                        tls.identity(Identity::from_pem(read(cert)?, key))
+                    }
                     None => tls,
                 })
             }

@@ -1,5 +1,6 @@
 //! Certificates for the tests.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
@@ -35,6 +36,7 @@ impl Authority {
         let path = |kind: &str| self.folder.path().join(format!("{name}-{kind}.pem"));
         std::fs::write(path("cert"), cert.pem()).unwrap();
         std::fs::write(path("key"), key.serialize_pem()).unwrap();
+        std::fs::set_permissions(path("key"), PermissionsExt::from_mode(0o600)).unwrap();
         (path("cert"), path("key"))
     }
 }

@@ -29,6 +29,12 @@ impl Pool {
         Self(Arc::new(Idle { buffers: Mutex::default(), keep, bytes }))
     }
 
+    /// The memory that a new buffer of so many bytes takes.
+    pub fn room_for(bytes: usize) -> usize {
+        // Some spare room, so that the next batch, a little larger, fits too.
+        Memory::rounded(bytes.saturating_add(bytes / 8))
+    }
+
     /// A buffer of so many bytes, whatever they hold.
     ///
     /// # Errors
@@ -42,9 +48,7 @@ impl Pool {
             idle.pop();
         }
         drop(idle);
-        // Some spare room, so that the next batch, a little larger, fits too.
-        let spare = || Memory::new("bytes of a batch", bytes.saturating_add(bytes / 8));
-        let memory = memory.map_or_else(spare, Ok)?;
+        let memory = memory.map_or_else(|| Memory::new("bytes of a batch", Self::room_for(bytes)), Ok)?;
         Ok(Buffer(Loan::Pooled { memory, bytes, home: Arc::clone(&self.0) }))
     }
 
@@ -88,6 +92,14 @@ impl Buffer {
     /// A buffer in somebody else's memory.
     pub fn in_slot(slot: Box<dyn Slot>) -> Self {
         Self(Loan::Slot(slot))
+    }
+
+    /// The memory that it takes, which may be more than its bytes.
+    pub fn room(&self) -> usize {
+        match &self.0 {
+            Loan::Pooled { memory, .. } => memory.len(),
+            Loan::Slot(slot) => slot.bytes().len(),
+        }
     }
 
     /// Its bytes, at a multiple of 64.

@@ -70,7 +70,10 @@ mod tests {
             if value(middle) <= wanted { low = middle } else { high = middle }
         }
         let (below, above) = (wanted - value(low), value(high) - wanted);
-        let up = above < below || (above == below && low & 1 == 1);
+        let up = match above.total_cmp(&below) {
+            std::cmp::Ordering::Equal => low & 1 == 1,
+            nearer => nearer.is_lt(),
+        };
         sign | if up { high } else { low }
     }
 

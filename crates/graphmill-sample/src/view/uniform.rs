@@ -68,10 +68,9 @@ fn run<N: Stored, P: Id>(
     Scratch { chosen, loading }: &mut Scratch,
 ) -> Result<()> {
     // Whole lists are written as if all had as many edges as there may be, over the places of those that follow.
-    let room = BLOCK * count + MOST;
     for positions in [&mut *chosen, &mut *loading] {
-        grow(positions, EDGES, room.saturating_sub(positions.len()))?;
-        positions.resize(room, 0);
+        grow(positions, EDGES, (BLOCK * count + MOST).saturating_sub(positions.len()))?;
+        positions.resize(BLOCK * count + MOST, 0);
     }
     grow(&mut answer.counts, NODES, need.ids.len())?;
     let mut left = need.limit;

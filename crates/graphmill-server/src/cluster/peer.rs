@@ -402,7 +402,7 @@ impl Peer {
                 Message::Failed(failed) => {
                     let code = failed.code();
                     let reason = format!("peer {}: {}", self.dialing.endpoint, failed.reason);
-                    Err(Refusal { code, reason })
+                    Err(Refusal::new(code, reason))
                 }
                 message => body.map(|body| Answered { message, body }),
             });

@@ -7,7 +7,10 @@ use tokio::task::JoinSet;
 use tonic::service::Routes;
 
 use super::serve;
-use crate::server::{CONNECTIONS, StartError, check_open};
+use crate::server::{StartError, check_open};
+
+/// The most connections at once.
+const CONNECTIONS: usize = 16_384;
 
 /// Serves routes until it is dropped.
 #[derive(Debug)]

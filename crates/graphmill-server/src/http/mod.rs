@@ -4,6 +4,7 @@ mod alone;
 mod beginning;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
@@ -39,6 +40,9 @@ const LARGEST: usize = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a client may be silent before it is asked whether it is there, and before it answers.
 const SILENCE: Duration = Duration::from_secs(10);
+
+/// How long somebody who is turned away may take to hear it.
+const TURNING_AWAY: Duration = Duration::from_secs(1);
 
 /// Everything that is served over HTTP on the main address.
 pub(crate) fn router(
@@ -76,16 +80,21 @@ async fn healthz(State(core): State<Arc<Core>>) -> (StatusCode, &'static str) {
 
 async fn metrics(State(core): State<Arc<Core>>) -> impl IntoResponse {
     let channels = core.registry.channels();
-    let (mut runnable, mut parked, mut bytes) = (0, 0, 0);
+    let (mut runnable, mut parked, mut starved, mut bytes) = (0, 0, 0, 0);
     for seen in channels.iter().filter_map(|channel| core.work.scheduler(|scheduler| scheduler.seen(channel.id))) {
         runnable += i64::from(seen.activity == Activity::Runnable);
         parked += i64::from(seen.activity == Activity::Parked);
+        starved += i64::from(seen.activity == Activity::Starved);
         bytes += seen.buffered_bytes;
     }
     let (gauges, backends) = (&core.metrics, core.registry.backends());
     gauges.channels.set(channels.len() as i64);
     gauges.runnable.set(runnable);
     gauges.parked.set(parked);
+    gauges.starved.set(starved);
+    gauges.connections.set(core.connections.load(Ordering::Relaxed) as i64);
+    gauges.memory_bytes.set(core.budget.taken() as i64);
+    gauges.memory_budget.set(core.budget.total() as i64);
     gauges.buffered_bytes.set(bytes as i64);
     gauges.backends.set(backends.len() as i64);
     gauges.clients.set(core.registry.clients() as i64);
@@ -108,6 +117,22 @@ pub(crate) async fn serve(stream: Stream, router: Router) {
     if let Err(error) = served {
         tracing::debug!(%error, "an HTTP connection ended");
     }
+}
+
+/// Tells whoever is there that this server takes no more, over whichever HTTP it speaks, and hangs up.
+pub(crate) async fn turn_away(stream: Stream, refusal: Refusal) {
+    let status = Status::from(refusal.clone());
+    let answer = move |request: axum::extract::Request| {
+        let is_grpc =
+            request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+        let answer = if is_grpc {
+            status.clone().into_http::<axum::body::Body>()
+        } else {
+            (StatusCode::SERVICE_UNAVAILABLE, format!("{refusal}\n")).into_response()
+        };
+        std::future::ready(answer)
+    };
+    let _ = tokio::time::timeout(TURNING_AWAY, serve(stream, Router::new().fallback(answer))).await;
 }
 
 /// Lets in who has the token, and who means this law and this graph.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use graphmill_sample::{BatchId, Cut, SeedCuts, SeedList};
 
 use super::{Backend, ClientId};
+use crate::budget::Charge;
 use crate::cluster::lock;
 use crate::life::Queued;
 use crate::outlet::Outlet;
@@ -24,6 +25,8 @@ pub(crate) struct Channel {
     pub(crate) client: ClientId,
     pub(crate) worker: String,
     pub(crate) seeds: Arc<SeedList>,
+    /// For seeds that the client listed.
+    _charge: Option<Charge>,
     cuts: SeedCuts,
     pub(crate) closed: AtomicBool,
     /// The connection that asked last, where batches go.
@@ -52,7 +55,7 @@ impl Channel {
         backend: Arc<Backend>,
         client: ClientId,
         worker: String,
-        seeds: Arc<SeedList>,
+        (seeds, charge): (Arc<SeedList>, Option<Charge>),
         cuts: SeedCuts,
     ) -> Self {
         Self {
@@ -61,6 +64,7 @@ impl Channel {
             client,
             worker,
             seeds,
+            _charge: charge,
             cuts,
             closed: AtomicBool::new(false),
             outlet: Mutex::default(),

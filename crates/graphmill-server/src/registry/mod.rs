@@ -18,9 +18,8 @@ pub(crate) use channel::Channel;
 /// A client's own name: 16 random bytes.
 pub(crate) type ClientId = [u8; 16];
 
-/// The most backends and channels at once: each holds memory.
+/// The most backends at once: each holds memory.
 const BACKENDS: usize = 1024;
-const CHANNELS: usize = 65_536;
 /// How many lost channels are remembered, so that their clients are told, and how many clients that left.
 const REMEMBERED: usize = 65_536;
 
@@ -30,6 +29,8 @@ pub(crate) struct Registry {
     /// In the upper half of every channel's number, so that another start of this server knows none of them.
     incarnation: u64,
     lease: Duration,
+    /// The most channels at once.
+    channels: usize,
     inner: Mutex<Inner>,
 }
 
@@ -69,8 +70,8 @@ pub(crate) enum Found {
 }
 
 impl Registry {
-    pub(crate) fn new(incarnation: u64, lease: Duration) -> Self {
-        Self { incarnation, lease, inner: Mutex::default() }
+    pub(crate) fn new(incarnation: u64, lease: Duration, channels: usize) -> Self {
+        Self { incarnation, lease, channels, inner: Mutex::default() }
     }
 
     /// The backend of a key: the first who asks makes it, everyone else waits and shares it, or the failure.
@@ -98,7 +99,9 @@ impl Registry {
                 }
                 Some(Entry::Making(making)) => making.clone(),
                 None if inner.backends.len() >= BACKENDS => {
-                    return Err(Refusal::unavailable(format!("there are {BACKENDS} backends already")));
+                    return Err(Refusal::busy(format!(
+                        "there are {BACKENDS} backends already, as many as may be; try again when others are closed"
+                    )));
                 }
                 None => {
                     inner.next_backend += 1;
@@ -144,7 +147,7 @@ impl Registry {
     /// Enters a channel of a client, made by `make`, which is given its number.
     ///
     /// # Errors
-    /// When its backend was closed meanwhile, or its client left.
+    /// When its backend was closed meanwhile, its client left, or there are too many.
     pub(crate) fn open(
         &self,
         client: ClientId,
@@ -155,8 +158,12 @@ impl Registry {
         if inner.departed.contains_key(&client) {
             return Err(Refusal::invalid("this client has taken leave; connect again"));
         }
-        if inner.channels.len() >= CHANNELS {
-            return Err(Refusal::unavailable(format!("there are {CHANNELS} channels already")));
+        if inner.channels.len() >= self.channels {
+            return Err(Refusal::busy(format!(
+                "there are {} channels already, as many as may be (--max-channels); try again when others are closed, or \
+                 another server",
+                self.channels
+            )));
         }
         if !backend.add_channel() {
             return Err(Refusal::unavailable(format!("backend {} was closed; open it again", backend.id)));

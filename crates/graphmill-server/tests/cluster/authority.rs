@@ -1,5 +1,6 @@
 //! Certificates for the tests.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use graphmill_net::{ClientTls, ServerTls};
@@ -46,6 +47,7 @@ impl Authority {
         let (cert_path, key_path) = (self.folder.path().join("cert.pem"), self.folder.path().join("key.pem"));
         std::fs::write(&cert_path, cert.pem()).unwrap();
         std::fs::write(&key_path, key.serialize_pem()).unwrap();
+        std::fs::set_permissions(&key_path, PermissionsExt::from_mode(0o600)).unwrap();
         (cert_path, key_path)
     }
 }

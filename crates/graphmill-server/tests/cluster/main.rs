@@ -7,6 +7,7 @@ mod equal;
 mod fairness;
 mod faults;
 mod leases;
+mod limits;
 mod loaders;
 mod memory;
 mod order;

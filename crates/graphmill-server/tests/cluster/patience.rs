@@ -19,7 +19,7 @@ fn half_a_request_is_let_go_on_every_plane() {
     });
     let greeting = Message::Hello(hello()).encode();
     let head = Header { head: greeting.len() as u32, ..Header::new(Kind::Hello) }.encode();
-    let halves: [&[u8]; 8] = [
+    let halves: [&[u8]; 9] = [
         b"",
         &PREFACE[..5],
         &PREFACE,
@@ -28,6 +28,8 @@ fn half_a_request_is_let_go_on_every_plane() {
         b"GET /metr",
         b"GET /metrics HTTP/1.1\r\nhost: gra",
         b"PRI * HTTP/2.0\r\n",
+        // All of one, and never another.
+        b"GET /healthz HTTP/1.1\r\nhost: graphmill\r\n\r\n",
     ];
     let places = [cluster.addresses()[0].clone(), cluster.socket(0), cluster.watch_endpoint(0)];
     let ends: Vec<_> = places

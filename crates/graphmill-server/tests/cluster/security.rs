@@ -68,7 +68,7 @@ pub(crate) async fn page(endpoint: &Endpoint, tls: Option<&ClientTls>, path: &st
 }
 
 /// The value of a metric on a page: a count.
-fn metric(page: &str, name: &str) -> u64 {
+pub(crate) fn metric(page: &str, name: &str) -> u64 {
     let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("there is no {name} in\n{page}")).parse().unwrap()
 }

@@ -54,14 +54,18 @@ fn render(address: &str, status: &StatusResponse) -> String {
         (
             "channels",
             format!(
-                "{} ({} runnable, {} parked) of {} clients, {} backends",
+                "{} ({} runnable, {} starved, {} parked) of {} clients, {} backends; at most {}",
                 status.registered,
                 status.runnable,
+                status.starved,
                 status.parked,
                 status.clients,
-                status.backends.len()
+                status.backends.len(),
+                status.max_channels
             ),
         ),
+        ("connections", format!("{}; at most {}", status.connections, status.max_connections)),
+        ("memory", format!("{} of {}", numbers::bytes(status.memory_bytes), numbers::bytes(status.memory_budget))),
     ];
     for peer in &status.peers {
         let state = if peer.connected { "connected" } else { "not connected" };
@@ -134,7 +138,10 @@ fn json(address: &str, status: &graphmill_client::Result<StatusResponse>) -> ser
         "uptime_ms": status.uptime_ms, "fingerprint": status.fingerprint, "parts": status.parts,
         "partitions": status.partitions, "threads": status.threads, "clients": status.clients,
         "registered": status.registered, "active": status.active, "runnable": status.runnable,
-        "parked": status.parked, "removing": status.removing,
+        "parked": status.parked, "removing": status.removing, "starved": status.starved,
+        "connections": status.connections, "max_connections": status.max_connections,
+        "max_channels": status.max_channels, "memory_bytes": status.memory_bytes,
+        "memory_budget": status.memory_budget,
         "backends": status.backends.iter().map(|one| json!({
             "backend": one.backend, "run": one.run, "key": one.key, "channels": one.channels,
             "config": serde_json::from_str::<serde_json::Value>(&one.config).unwrap_or_default(),

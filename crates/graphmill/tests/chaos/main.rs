@@ -10,6 +10,7 @@ mod failover;
 mod good_day;
 mod leases;
 mod matrix;
+mod overload;
 mod process;
 mod rank;
 mod readers;

@@ -1,5 +1,6 @@
 //! Running the binary in a directory of its own.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -27,8 +28,10 @@ impl Workplace {
         self.0.path().join(name)
     }
 
+    /// Writes a file that nobody else can read, as secrets must be.
     pub(crate) fn write(&self, name: &str, text: &str) {
         std::fs::write(self.path(name), text).unwrap();
+        std::fs::set_permissions(self.path(name), PermissionsExt::from_mode(0o600)).unwrap();
     }
 
     /// A command line such as `inspect g --json`; its words contain no blanks.

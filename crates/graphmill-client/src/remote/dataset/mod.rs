@@ -162,7 +162,7 @@ impl RemoteDataset {
             let request = RowsRequest { of: Some(of.clone()), ids: ids.to_vec() };
             let call = |mut service: Service, request| async move { service.rows(request).await };
             let count = ids.len() as u64 * row_bytes;
-            let add = move |rows: &mut Vec<u8>, part: RowsResponse| grow(rows, part.rows.into(), "bytes", count);
+            let add = move |rows: &mut Vec<u8>, part: RowsResponse| grow(rows, part.rows, "bytes", count);
             let rows = self.read(DOING, request, call, add)?;
             expect(DOING, "bytes", rows.len() as u64, count)?;
             bytes.extend(rows);

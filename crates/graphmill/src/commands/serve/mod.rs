@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use graphmill_graph::{Dataset, OpenOptions, Storage};
+use graphmill_graph::{Dataset, OpenOptions, Storage, guard};
 use graphmill_ingest::Job;
 use graphmill_ingest::download::download;
 use graphmill_server::{Leftovers, OpenPartitions, Server};
@@ -19,6 +19,10 @@ use crate::terminal::{logs, numbers, output};
 
 use settings::Settings;
 pub(crate) use settings::endpoints;
+
+/// How long batches have to be finished when one of them cannot be read from disk, and what may take its time after that.
+const LAST_BATCHES: Duration = Duration::from_secs(2);
+const ENDING: Duration = Duration::from_secs(10);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -99,6 +103,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             output::print(&format!("watched on {endpoint}"))?;
         }
         context.note(&format!("serving {what}"));
+        guard::set_patience(drain.min(LAST_BATCHES) + ENDING);
         let failed = tokio::select! {
             _ = terminate.recv() => None,
             _ = interrupt.recv() => None,
@@ -106,6 +111,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             () = idleness(&server, idle) => None,
             reason = server.failed() => Some(reason),
         };
+        // A batch that stands still over a lost page never ends.
+        let drain = if guard::lost_page().is_some() { drain.min(LAST_BATCHES) } else { drain };
         context.note(&format!("stopping, within {}", numbers::duration(drain)));
         let leftovers = server.stop(drain).await;
         failed.map_or(Ok(leftovers), |reason| Err(anyhow::Error::msg(reason)))

@@ -6,11 +6,12 @@ use std::time::Duration;
 use anyhow::Context as _;
 use graphmill_net::{ClientTls, Endpoint, ServerTls, Token};
 use graphmill_rendezvous::{Coordinator, Keeping, Target, service};
-use graphmill_server::{OpenPartitions, Options, Rendezvous};
+use graphmill_server::{Limits, OpenPartitions, Options, Rendezvous};
 use serde::Deserialize;
 use tonic::service::Routes;
 
 use crate::terminal::logs::LogFormat;
+use crate::terminal::numbers;
 
 /// How long a server that stops finishes what is under way, unless told otherwise.
 const DRAIN: f64 = 10.0;
@@ -109,6 +110,19 @@ pub(crate) struct Settings {
     #[arg(long, env = "GRAPHMILL_NO_SHARED_MEMORY")]
     no_shared_memory: bool,
 
+    /// Memory for batches under way or not taken yet, answers to peers and listed seeds, beside the dataset's
+    /// [default: a quarter of the machine's, or of the container's]
+    #[arg(long, value_name = "SIZE", env = "GRAPHMILL_MEMORY_BUDGET")]
+    memory_budget: Option<String>,
+
+    /// The most connections at once; further ones are refused, and may try again [default: 16384]
+    #[arg(long, value_name = "N", env = "GRAPHMILL_MAX_CONNECTIONS")]
+    max_connections: Option<usize>,
+
+    /// The most open channels; further ones are refused, and may try again [default: 65536]
+    #[arg(long, value_name = "N", env = "GRAPHMILL_MAX_CHANNELS")]
+    max_channels: Option<usize>,
+
     /// Seconds for which a silent client keeps its channels [default: 30]
     #[arg(long, value_name = "SECONDS", env = "GRAPHMILL_LEASE")]
     lease: Option<f64>,
@@ -158,6 +172,9 @@ impl Settings {
             insecure: self.insecure || file.insecure,
             watch_listen: self.watch_listen.or(file.watch_listen),
             no_shared_memory: self.no_shared_memory || file.no_shared_memory,
+            memory_budget: self.memory_budget.or(file.memory_budget),
+            max_connections: self.max_connections.or(file.max_connections),
+            max_channels: self.max_channels.or(file.max_channels),
             lease: self.lease.or(file.lease),
             drain: self.drain.or(file.drain),
             coordinator: self.coordinator || file.coordinator,
@@ -266,7 +283,19 @@ impl Settings {
             insecure: self.insecure,
             lease: seconds("--lease", self.lease.unwrap_or(LEASE))?.max(Duration::from_millis(100)),
             shared_memory: !self.no_shared_memory,
+            limits: self.limits(defaults.limits)?,
             peer_wait: defaults.peer_wait,
+            patience: defaults.patience,
+        })
+    }
+
+    /// How much the server takes on at once.
+    fn limits(&self, defaults: Limits) -> anyhow::Result<Limits> {
+        let memory = self.memory_budget.as_deref().map(numbers::parse_size).transpose();
+        Ok(Limits {
+            connections: self.max_connections.unwrap_or(defaults.connections),
+            channels: self.max_channels.unwrap_or(defaults.channels),
+            memory: memory.map_err(anyhow::Error::msg).context("--memory-budget")?.unwrap_or(defaults.memory),
         })
     }
 }
