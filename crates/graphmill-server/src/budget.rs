@@ -17,9 +17,9 @@ const KEPT: usize = 64;
 /// Who asks, and so how full it may get: those who have much already leave something to those who have nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Share {
-    /// All of it: for the only batch of a channel, and for peers.
+    /// All of it: for the only batch of a channel, for its seeds if they are few, and for peers.
     Whole,
-    /// Three quarters: for further batches of a channel, and for lists of seeds.
+    /// Three quarters: for further batches of a channel, and for long lists of seeds.
     Most,
     /// Half: for shared memory, which a connection keeps.
     Half,

@@ -15,6 +15,8 @@ use crate::dataset::{all_edges, aside};
 
 /// The most seeds a client may list, and the most edges that are seeds: 16 bytes each are held.
 const MOST: u64 = 1 << 28;
+/// A list of so few bytes takes nothing from anybody, and without it who reads would be kept out by those who do not.
+const SHORT: u64 = 256 << 10;
 
 /// Lists that several channels share while one of them is open.
 #[derive(Debug, Default)]
@@ -173,10 +175,11 @@ impl Listed {
             return Err(Refusal::invalid(format!("more than {MOST} seeds were listed; name a split instead")));
         }
         let bytes = 8 * (self.ids.capacity() + self.others.capacity() + self.classes.capacity()) as u64;
-        if self.charge.get_or_insert_with(|| budget.nothing()).grow(bytes, Share::Most) {
+        let share = if bytes <= SHORT { Share::Whole } else { Share::Most };
+        if self.charge.get_or_insert_with(|| budget.nothing()).grow(bytes, share) {
             return Ok(());
         }
-        Err(budget.refusal(bytes, Share::Most).while_doing("cannot take a list of seeds"))
+        Err(budget.refusal(bytes, share).while_doing("cannot take a list of seeds"))
     }
 
     /// What its memory is charged to.
