@@ -7,6 +7,7 @@ use std::time::Duration;
 use graphmill_net::Token;
 use graphmill_rendezvous::client::{ConnectOptions, Connection, Error};
 use graphmill_rendezvous::{Keeping, Target};
+use graphmill_testing::{Fault, Proxy, Way};
 use graphmill_wire::proto::rendezvous_service_client::RendezvousServiceClient;
 use graphmill_wire::proto::store_request::Operation;
 use graphmill_wire::proto::{
@@ -227,6 +228,33 @@ async fn garbage_on_the_port_harms_nobody() {
         let _ = stream.shutdown().await;
         let _ = tokio::time::timeout(Duration::from_secs(6), stream.read_to_end(&mut Vec::new())).await;
     }
+    assert_eq!(here.num_nodes_waiting().await.unwrap(), 0);
+    assert!(!here.is_lost());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_whose_bytes_are_damaged_on_the_way_end_in_time_and_the_coordinator_goes_on() {
+    const ANSWER: Duration = Duration::from_millis(500);
+    let serving = Serving::start(Keeping::Memory).await;
+    let here = member(&serving.address(), "run", &brisk(1, 1), LONG);
+    here.next_rendezvous().await.unwrap();
+    let mut calls = tokio::task::JoinSet::new();
+    for seed in 0..24 {
+        let proxy = Proxy::start(serving.socket(), seed).unwrap();
+        let way = if seed % 2 == 0 { Way::Up } else { Way::Down };
+        proxy.apply(Fault::Corrupt(way, 16 << (seed / 2 % 5)));
+        let target: Target = proxy.address().to_string().parse().unwrap();
+        calls.spawn(async move {
+            let connection = Connection::open(&target.place, &ConnectOptions::default()).unwrap();
+            for _ in 0..2 {
+                // An answer or an error, whichever: it is not waited for twice as long as was said.
+                let both = async { (connection.runs(ANSWER).await, connection.status("run", ANSWER).await) };
+                let _ = tokio::time::timeout(LONG, both).await.expect("an end in time");
+            }
+            drop(proxy);
+        });
+    }
+    calls.join_all().await;
     assert_eq!(here.num_nodes_waiting().await.unwrap(), 0);
     assert!(!here.is_lost());
 }

@@ -10,7 +10,7 @@
 //!
 //! No thread, no clock, no I/O: the workers ask [`Scheduler::take_turn`], and tell it what happened.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Instant;
 
 use graphmill_sample::Pool;
@@ -131,8 +131,8 @@ struct Entry {
     bounds: Bounds,
     epoch: Option<u64>,
     waiting: VecDeque<(u64, Instant)>,
-    /// Batches of this epoch that wait or run.
-    asked: HashSet<u64>,
+    /// Batches of this epoch that wait or run, each with whether it was asked for again meanwhile.
+    asked: HashMap<u64, bool>,
     running: usize,
     buffered: u64,
     buffered_bytes: u64,
@@ -190,7 +190,7 @@ impl Scheduler {
             bounds,
             epoch: None,
             waiting: VecDeque::new(),
-            asked: HashSet::new(),
+            asked: HashMap::new(),
             running: 0,
             buffered: 0,
             buffered_bytes: 0,
@@ -239,12 +239,15 @@ impl Scheduler {
         let credited = self.change(channel, |entry| {
             entry.last_credit = now;
             for &g in batches {
-                if entry.asked.len() >= entry.bounds.credits && !entry.asked.contains(&g) {
+                if let Some(again) = entry.asked.get_mut(&g) {
+                    *again = true;
+                    continue;
+                }
+                if entry.asked.len() >= entry.bounds.credits {
                     return Credited::TooMany;
                 }
-                if entry.asked.insert(g) {
-                    entry.waiting.push_back((g, now));
-                }
+                entry.asked.insert(g, false);
+                entry.waiting.push_back((g, now));
             }
             Credited::Taken
         });
@@ -277,6 +280,7 @@ impl Scheduler {
         let turn = self.change(channel, |entry| {
             let (g, asked) = entry.waiting.pop_front()?;
             entry.starved = None;
+            entry.asked.insert(g, false);
             entry.running += 1;
             entry.submitted += 1;
             entry.tag += entry.cost;
@@ -288,11 +292,11 @@ impl Scheduler {
 
     /// A batch for which there was no memory waits again: it takes so many bytes.
     pub fn put_back(&mut self, turn: Turn, bytes: u64) {
-        self.end(turn, turn.charged, |entry, current| {
+        self.end(turn, turn.charged, |entry, asked| {
             entry.size = entry.size.max(bytes);
-            if current {
+            if asked.is_some() {
                 entry.submitted -= 1;
-                entry.asked.insert(turn.g);
+                entry.asked.insert(turn.g, false);
                 entry.waiting.push_front((turn.g, turn.asked));
             }
         });
@@ -319,11 +323,11 @@ impl Scheduler {
 
     /// A batch was sampled at some cost, and so many of its bytes wait for the client.
     pub fn finished(&mut self, turn: Turn, work: u64, bytes: u64) {
-        self.end(turn, work, |entry, current| {
+        self.end(turn, work, |entry, asked| {
             entry.size = bytes.max(entry.size - entry.size / 8);
             entry.buffered += 1;
             entry.buffered_bytes += bytes;
-            if current {
+            if asked.is_some() {
                 entry.completed += 1;
             }
         });
@@ -331,31 +335,36 @@ impl Scheduler {
 
     /// A batch failed at some cost, and its client was told.
     pub fn failed(&mut self, turn: Turn, work: u64) {
-        self.end(turn, work.max(turn.charged), |entry, current| {
-            if current {
+        self.end(turn, work.max(turn.charged), |entry, asked| {
+            if asked.is_some() {
                 entry.failed += 1;
             }
         });
     }
 
-    /// Nobody waits for a batch any more: its epoch or its channel is over. What was charged stays charged.
+    /// Nobody waits for a batch any more: its epoch, its channel or its connection is over. What was charged stays charged. If
+    /// its client came back and asked for it again meanwhile, it waits for another turn.
     pub fn abandoned(&mut self, turn: Turn) {
-        self.end(turn, turn.charged, |_, _| {});
+        self.end(turn, turn.charged, |entry, asked| {
+            if asked == Some(true) {
+                entry.asked.insert(turn.g, false);
+                entry.waiting.push_back((turn.g, turn.asked));
+            }
+        });
     }
 
-    fn end(&mut self, turn: Turn, work: u64, count: impl FnOnce(&mut Entry, bool)) {
+    /// Tells `count` whether the batch was asked for again, if its epoch goes on.
+    fn end(&mut self, turn: Turn, work: u64, count: impl FnOnce(&mut Entry, Option<bool>)) {
         self.running -= 1;
         self.expected -= turn.expected;
         self.change(turn.channel, |entry| {
             entry.running -= 1;
             let current = entry.epoch == Some(turn.epoch);
-            if current {
-                entry.asked.remove(&turn.g);
-            }
+            let asked = current.then(|| entry.asked.remove(&turn.g).unwrap_or(false));
             entry.work += work;
             entry.tag = (entry.tag + work).saturating_sub(turn.charged);
             entry.cost = if entry.cost <= 1 { work } else { entry.cost - entry.cost / 4 + work / 4 }.max(1);
-            count(entry, current);
+            count(entry, asked);
         });
     }
 
@@ -427,6 +436,8 @@ impl Scheduler {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -540,6 +551,24 @@ mod tests {
         scheduler.finished(under_way, 1, 1);
         assert_eq!(credit(&mut scheduler, 0, 0, 1..2), Credited::Taken);
         assert_eq!(scheduler.take_turn(ROOMY, Instant::now()).map(|turn| turn.g), Some(1));
+    }
+
+    #[test]
+    fn a_batch_that_is_given_up_waits_again_only_if_it_was_asked_for_again() {
+        let mut scheduler = scheduler(1);
+        credit(&mut scheduler, 0, 0, 7..8);
+        let turn = scheduler.take_turn(ROOMY, Instant::now()).unwrap();
+        scheduler.abandoned(turn);
+        assert!(scheduler.take_turn(ROOMY, Instant::now()).is_none());
+
+        credit(&mut scheduler, 0, 0, 7..8);
+        let turn = scheduler.take_turn(ROOMY, Instant::now()).unwrap();
+        assert_eq!(credit(&mut scheduler, 0, 0, 7..8), Credited::Taken);
+        scheduler.abandoned(turn);
+        let turn = scheduler.take_turn(ROOMY, Instant::now()).unwrap();
+        assert_eq!(turn.g, 7);
+        scheduler.abandoned(turn);
+        assert!(scheduler.take_turn(ROOMY, Instant::now()).is_none());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use graphmill_net::{
     Accepted, ClientTls, Endpoint, FrameReader, FrameWriter, Listener, PeerInfo, ServerTls, Stream, connect_data, split,
 };
 use graphmill_wire::{Limits, VERSION};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use tempfile::TempDir;
 
 /// Long enough for a machine that is busy with something else.
@@ -102,8 +102,18 @@ impl Authority {
 
     /// The files of a new certificate and its key.
     pub(crate) fn issue(&self, name: &str) -> (PathBuf, PathBuf) {
+        self.sign(&CertificateParams::new([name.to_owned()]).unwrap())
+    }
+
+    /// The same, of a certificate that was good long ago.
+    pub(crate) fn issue_expired(&self, name: &str) -> (PathBuf, PathBuf) {
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        (params.not_before, params.not_after) = (date_time_ymd(2001, 1, 1), date_time_ymd(2002, 1, 1));
+        self.sign(&params)
+    }
+
+    fn sign(&self, params: &CertificateParams) -> (PathBuf, PathBuf) {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new([name.to_owned()]).unwrap();
         let cert = params.signed_by(&key, &self.issuer).unwrap();
         let write = |file: &str, content: String| {
             let path = self.directory.path().join(Path::new(file));

@@ -26,7 +26,7 @@ pub(crate) struct Backend {
 struct Use {
     channels: usize,
     batches: usize,
-    /// No further channel: the last one closed while batches were under way.
+    /// No further channel: the last one closed, or nobody has used it for a lease.
     closing: bool,
     last: Instant,
 }
@@ -73,13 +73,24 @@ impl Backend {
         lock(&self.use_of).last = Instant::now();
     }
 
-    pub(super) fn is_closing(&self) -> bool {
-        lock(&self.use_of).closing
+    /// Fails, for now, if it is being torn down.
+    pub(super) fn check_open(&self) -> Result<(), Refusal> {
+        if lock(&self.use_of).closing {
+            return Err(Refusal::unavailable(format!(
+                "backend `{}` is being torn down; try again in a moment",
+                self.key
+            )));
+        }
+        Ok(())
     }
 
-    pub(super) fn is_unused(&self, lease: Duration) -> bool {
-        let used = lock(&self.use_of);
-        used.channels == 0 && used.batches == 0 && used.last.elapsed() > lease
+    /// Closes a backend that nobody has used for a lease, so that it can be forgotten; says whether it did. Who has found it
+    /// before cannot open a channel on it any more.
+    pub(super) fn close_unused(&self, lease: Duration) -> bool {
+        let mut used = lock(&self.use_of);
+        let unused = used.channels == 0 && used.batches == 0 && used.last.elapsed() > lease;
+        used.closing |= unused;
+        unused
     }
 
     /// Whether there may be another channel; counts it.

@@ -86,13 +86,9 @@ impl Registry {
         let making = {
             let mut inner = lock(&self.inner);
             match inner.backends.get(&name) {
-                Some(Entry::Made(backend)) if backend.is_closing() => {
-                    return Err(Refusal::unavailable(format!(
-                        "backend `{key}` is being torn down; try again in a moment"
-                    )));
-                }
                 Some(Entry::Made(backend)) => {
                     let backend = Arc::clone(backend);
+                    backend.check_open()?;
                     backend.check(config)?;
                     backend.touch();
                     return Ok(backend);
@@ -129,6 +125,8 @@ impl Registry {
         }
         drop(inner);
         let backend = made?;
+        // Others who waited for it may have used it and closed it already.
+        backend.check_open()?;
         backend.check(config)?;
         Ok(backend)
     }
@@ -140,8 +138,11 @@ impl Registry {
             Entry::Made(backend) if backend.id == id => Some(Arc::clone(backend)),
             _ => None,
         });
-        made.filter(|backend| !backend.is_closing())
-            .ok_or_else(|| Refusal::unavailable(format!("there is no backend {id}; open it again")))
+        let backend = made.ok_or_else(|| Refusal::unavailable(format!("there is no backend {id}; open it again")))?;
+        backend.check_open()?;
+        // Its seeds may take a while.
+        backend.touch();
+        Ok(backend)
     }
 
     /// Enters a channel of a client, made by `make`, which is given its number.
@@ -240,7 +241,7 @@ impl Registry {
         inner.departed.retain(|_, left| !silent(left));
         let channels = inner.end(&gone, true);
         inner.backends.retain(|_, entry| match entry {
-            Entry::Made(backend) => !backend.is_unused(self.lease),
+            Entry::Made(backend) => !backend.close_unused(self.lease),
             // Nobody waits for it any more but this list.
             Entry::Making(making) => making.strong_count().is_some_and(|count| count > 1),
         });

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use graphmill_net::{ClientTls, ServerTls};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 
 /// Somebody who signs certificates, and a folder of them.
 pub(crate) struct Authority {
@@ -40,14 +40,36 @@ impl Authority {
         ClientTls::load(&self.path(), identity).unwrap()
     }
 
+    /// A server's side whose certificate was good long ago.
+    pub(crate) fn expired_server(&self) -> ServerTls {
+        let (cert, key) = self.sign(&expired("127.0.0.1"));
+        ServerTls::load(&cert, &key, None).unwrap()
+    }
+
+    /// A client's side whose certificate was good long ago.
+    pub(crate) fn expired_client(&self) -> ClientTls {
+        let (cert, key) = self.sign(&expired("someone"));
+        ClientTls::load(&self.path(), Some((&cert, &key))).unwrap()
+    }
+
     /// The files of a new certificate and its key.
     fn issue(&self, name: &str) -> (PathBuf, PathBuf) {
+        self.sign(&CertificateParams::new([name.to_owned()]).unwrap())
+    }
+
+    fn sign(&self, params: &CertificateParams) -> (PathBuf, PathBuf) {
         let key = KeyPair::generate().unwrap();
-        let cert = CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, &self.issuer).unwrap();
+        let cert = params.signed_by(&key, &self.issuer).unwrap();
         let (cert_path, key_path) = (self.folder.path().join("cert.pem"), self.folder.path().join("key.pem"));
         std::fs::write(&cert_path, cert.pem()).unwrap();
         std::fs::write(&key_path, key.serialize_pem()).unwrap();
         std::fs::set_permissions(&key_path, PermissionsExt::from_mode(0o600)).unwrap();
         (cert_path, key_path)
     }
+}
+
+fn expired(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+    (params.not_before, params.not_after) = (date_time_ymd(2001, 1, 1), date_time_ymd(2002, 1, 1));
+    params
 }

@@ -15,6 +15,7 @@ mod patience;
 mod refusals;
 mod replicas;
 mod security;
+mod streams;
 mod support;
 mod unread;
 mod versions;

@@ -101,7 +101,16 @@ fn garbage_on_the_port_is_answered_or_dropped_and_harms_nobody() {
     let store = Store::homogeneous(1);
     let cluster = Cluster::start(&store.path, 1);
     let preface = graphmill_wire::PREFACE;
-    let cases: [Vec<u8>; 6] = [
+    let cases: [Vec<u8>; 14] = [
+        b"SSH-2.0-OpenSSH_9.2\r\n".to_vec(),
+        b"*1\r\n$4\r\nPING\r\n".to_vec(),
+        b"PING\r\n".to_vec(),
+        b"EHLO here\r\n".to_vec(),
+        // PostgreSQL, and MongoDB.
+        b"\x00\x00\x00\x08\x04\xd2\x16\x2f".to_vec(),
+        b"\x3a\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\xd4\x07\x00\x00".to_vec(),
+        b"GET / HTTP/1.1\r\nhost: x\r\nno colon\r\n\r\n".to_vec(),
+        b"POST /graphmill.v1.SamplingService/Status HTTP/1.1\r\ncontent-length: 5\r\n\r\n\0\xff\xff\xff\xff".to_vec(),
         b"GET / HTTP/1.1\r\nhost: x\r\n\r\n".to_vec(),
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".repeat(50),
         vec![0; 4096],
@@ -117,7 +126,8 @@ fn garbage_on_the_port_is_answered_or_dropped_and_harms_nobody() {
             let _ = stream.write_all(&garbage).await;
             let _ = stream.shutdown().await;
             let mut answer = Vec::new();
-            let _ = stream.read_to_end(&mut answer).await;
+            let ended = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
+            assert!(ended.is_ok(), "{garbage:?} is held on to");
         });
     }
     serves(&cluster);

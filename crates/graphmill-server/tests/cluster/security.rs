@@ -109,6 +109,7 @@ fn whoever_lacks_a_certificate_or_the_token_is_told_which_at_once() {
         ("another authority's of the same name", Some(authority.client(Some(&namesake))), Some(token()), "certificate"),
         ("another authority's", Some(authority.client(Some(&stranger))), Some(token()), "certificate"),
         ("another authority is trusted", Some(stranger.client(Some(&authority))), Some(token()), "certificate"),
+        ("one that has expired", Some(authority.expired_client()), Some(token()), "certificate"),
         ("no TLS", None, Some(token()), "TLS"),
         ("no token", right(), None, "token"),
         ("another token", right(), Some(Token::new("open-sesame").unwrap()), "token"),
@@ -123,6 +124,15 @@ fn whoever_lacks_a_certificate_or_the_token_is_told_which_at_once() {
         assert!(began.elapsed() < PATIENCE, "{case}: it will not become right by waiting");
     }
     assert!(connect(&cluster, right(), Some(token())).is_ok());
+}
+
+#[test]
+fn a_server_whose_certificate_has_expired_is_not_trusted() {
+    let (authority, store) = (Authority::new("servers"), Store::homogeneous(1));
+    let tls = authority.expired_server();
+    let cluster = Cluster::over_tcp(&store.path, 1, move |options| Options { tls: Some(tls.clone()), ..options });
+    let error = connect(&cluster, Some(authority.client(None)), None).unwrap_err();
+    assert!(matches!(error, Error::Denied { .. }) && error.to_string().contains("expired"), "{error:?}");
 }
 
 #[test]
