@@ -22,7 +22,6 @@ from torch_geometric.sampler import (
 
 from graphmill import _arguments, loaders
 from graphmill._convert import Array
-from graphmill.batch import reversed_type
 from graphmill.dataset import Dataset, EdgeType
 
 
@@ -107,7 +106,11 @@ class GraphStore(pyg.GraphStore):
 
 
 class Sampler(BaseSampler):
-    """Samples neighbours for torch_geometric's loaders. What is drawn follows torch's random state."""
+    """Samples neighbours for torch_geometric's loaders. What is drawn follows torch's random state.
+
+    Edges go from source to target under the names that the graph store has, also where they are walked ``out``, as in
+    torch_geometric's own sampler that goes backward: its loaders leave out edge types that the store does not know.
+    """
 
     def __init__(
         self,
@@ -164,8 +167,9 @@ class Sampler(BaseSampler):
         # A draw depends on the seed and the epoch, so that each call is an epoch of its own.
         epoch = int(torch.randint(2**62, ()))
         once, nodes, edges = next(loader.epoch(epoch))
-        reverse = (self._common["direction"] or self._data.edge_dir) == "out"
-        return once, _homogeneous(nodes, edges) if self._data.homogeneous else _heterogeneous(nodes, edges, reverse)
+        if (self._common["direction"] or self._data.edge_dir) == "out":
+            edges = {key: {**edge, "edge_index": edge["edge_index"].flip(0)} for key, edge in edges.items()}
+        return once, _homogeneous(nodes, edges) if self._data.homogeneous else _heterogeneous(nodes, edges)
 
 
 def _homogeneous(nodes: dict[str, dict[str, Any]], edges: dict[EdgeType, dict[str, Any]]) -> SamplerOutput:
@@ -184,9 +188,8 @@ def _homogeneous(nodes: dict[str, dict[str, Any]], edges: dict[EdgeType, dict[st
 
 
 def _heterogeneous(
-    nodes: dict[str, dict[str, Any]], edges: dict[EdgeType, dict[str, Any]], reverse: bool
+    nodes: dict[str, dict[str, Any]], edges: dict[EdgeType, dict[str, Any]]
 ) -> HeteroSamplerOutput:
-    edges = {reversed_type(key): value for key, value in edges.items()} if reverse else edges
     return HeteroSamplerOutput(
         node={key: value["n_id"] for key, value in nodes.items()},
         row={key: value["edge_index"][0] for key, value in edges.items()},

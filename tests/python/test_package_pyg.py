@@ -270,6 +270,36 @@ def test_their_loaders_run_in_workers_too(library):
         assert batch["paper"].dst_neg_index.shape == (3,)
 
 
+def test_their_loaders_keep_edges_that_are_walked_outward(workshop):
+    (workshop.path / "writes.csv").write_text("src,dst\n0,0\n0,1\n1,1\n2,0\n")
+    workshop.ingest('layout = "both"\n[[edges]]\ntype = "author:writes:paper"\nfiles = "writes.csv"\n')
+    data = graphmill.open(workshop.path / "out")
+    seeds = ("author", torch.tensor([1, 0]))
+    (batch,) = NodeLoader(data.pyg_stores(), data.pyg_sampler([-1], direction="out"), seeds, batch_size=2)
+    assert batch.edge_types == [WRITES]
+    authors, papers = batch[WRITES].edge_index
+    pairs = zip(batch["author"].n_id[authors].tolist(), batch["paper"].n_id[papers].tolist(), strict=True)
+    assert list(pairs) == [(1, 1), (0, 0), (0, 1)]
+    (workshop.path / "cites.csv").write_text("src,dst\n0,1\n0,2\n1,2\n")
+    workshop.ingest('layout = "both"\n[[edges]]\nfiles = "cites.csv"\n', "cites")
+    data = graphmill.open(workshop.path / "cites")
+    (batch,) = NodeLoader(data.pyg_stores(), data.pyg_sampler([-1], direction="out"), torch.tensor([0]), batch_size=1)
+    assert batch.n_id[batch.edge_index].T.tolist() == [[0, 1], [0, 2]]
+
+
+def test_their_loaders_run_against_servers(binary, tmp_path):
+    here = packages.heterogeneous(tmp_path / "h", parts=2)
+    seeds = ("paper", torch.arange(30))
+    with packages.serving(binary, tmp_path / "h", partitions=["0", "1"]) as servers:
+        with graphmill.connect([server.address for server in servers], timeout=20) as there:
+            found = []
+            for data in (there, here):
+                torch.manual_seed(3)
+                found.append(list(NodeLoader(data.pyg_stores(), data.pyg_sampler([3, 2]), seeds, batch_size=8)))
+    for mine, other in zip(*found, strict=True):
+        assert_same(mine, other)
+
+
 @pytest.mark.parametrize("undirected", [True, False])
 @pytest.mark.parametrize("negatives", [True, False])
 def test_what_a_link_split_adds_is_for_the_loader(cites, tmp_path, undirected, negatives):
