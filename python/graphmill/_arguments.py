@@ -217,13 +217,21 @@ def nodes(data: Dataset, given: Any) -> Seeds:
 
 
 def pair_of_type(given: Any) -> Any:
-    """A dict of one node type as the pair of type and nodes; anything else as it is."""
-    if not isinstance(given, Mapping) or not given or not all(isinstance(key, str) for key in given):
+    """A dict of one node type, or of pairs of type and nodes for each server, as the pair of type and nodes; anything else as
+    it is."""
+    if not isinstance(given, Mapping) or not given:
         return given
-    if len(given) > 1:
-        names = ", ".join(map(repr, given))
-        raise ValueError(f"input_nodes has the node types {names}; the seeds of a loader are of one: make a loader for each")
-    return next(iter(given.items()))
+    if all(isinstance(key, str) for key in given):
+        names, wanted = list(given), next(iter(given.values()))
+    elif all(isinstance(one, (tuple, list)) and len(one) == 2 and isinstance(one[0], str) for one in given.values()):
+        names = sorted({name for name, _ in given.values()})
+        wanted = {server: ids for server, (_, ids) in given.items()}
+    else:
+        return given
+    if len(names) > 1:
+        several = ", ".join(map(repr, names))
+        raise ValueError(f"input_nodes has the node types {several}; the seeds of a loader are of one: make a loader for each")
+    return names[0], wanted
 
 
 def per_server(given: Any) -> list[np.ndarray] | None:

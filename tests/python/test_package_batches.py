@@ -125,12 +125,15 @@ def test_seeds_of_a_type_are_given_in_any_way(library):
 
     ids, common = [5, 2, 71, 40, 8], {"batch_size": 2, "seed_order": "partition", "output": "numpy"}
     ways = (("author", ids), {"author": ids}, ("author", [[5, 2], [71, 40, 8]]), {"author": {7: [71, 40, 8], 3: [5, 2]}})
+    ways += ({7: ("author", [71, 40, 8]), 3: ("author", [5, 2])},)
     made = [loaded(graphmill.NeighborLoader(data, [3], way, **common)) for way in ways]
     assert made[0] and all(one == made[0] for one in made)
     anchors = [loaded(graphmill.AnchorLinkLoader(data, [3], way, positive=LIKES, **common)) for way in (*ways, ids)]
     assert anchors[0] and all(one == anchors[0] for one in anchors)
     with pytest.raises(ValueError, match="anchors are of type 'author'"):
         graphmill.AnchorLinkLoader(data, [3], {"paper": ids}, positive=LIKES)
+    with pytest.raises(ValueError, match="the node types 'author', 'paper'; .* make a loader for each"):
+        graphmill.NeighborLoader(data, [3], {0: ("author", ids), 1: ("paper", ids)})
 
 
 def test_ranked_nodes_are_the_binarys(workshop, graph, library):
