@@ -6,6 +6,7 @@ import members
 import numpy as np
 import packages
 import pytest
+from authority import Authority
 
 import graphmill
 
@@ -79,3 +80,26 @@ def test_a_token_of_the_run_is_asked_for(binary, path, tmp_path):
             server.wait()
             with graphmill.connect(url, token=token, timeout=60) as data:
                 assert data.num_nodes == graphmill.open(path).num_nodes
+
+
+def test_a_run_is_met_with_certificates_and_a_token_by_all_of_them(binary, path, tmp_path):
+    ours, theirs = Authority(tmp_path), Authority(tmp_path, "another")
+    token = tmp_path / "token"
+    token.write_text("secret-of-the-run\n")
+    token.chmod(0o600)
+    (cert, key), shown = ours.issue("server"), dict(zip(("cert", "key"), ours.issue("rank"), strict=True))
+    guard = ["--token-file", token, "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ours.ca]
+    with members.coordinator(binary, *guard) as coordinator, contextlib.ExitStack() as stack:
+        url = f"graphmill://{coordinator}/train"
+        meet = ["--listen", "127.0.0.1:0", "--rendezvous", url, "--servers", "2", *guard, "--tls-ca", ours.ca]
+        for _ in range(2):
+            stack.enter_context(packages.Server([binary, "serve", path, "--mmap", *meet])).wait()
+        with graphmill.connect(url, token=token, tls={"ca": ours.ca, **shown}, timeout=60) as data:
+            expected = [flat(batch) for batch in load(graphmill.open(path))]
+            assert [flat(batch) for batch in load(data)] == expected
+        for tls, told, words in (
+            ({"ca": ours.ca, **shown}, None, "token"), ({"ca": ours.ca}, token, "wants a certificate"),
+            ({"ca": theirs.ca, **shown}, token, "is not trusted"), (None, token, "TLS"),
+        ):  # fmt: skip
+            with pytest.raises(PermissionError, match=words):
+                graphmill.connect(url, token=told, tls=tls, timeout=20)

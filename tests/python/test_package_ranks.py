@@ -34,6 +34,62 @@ dist.destroy_process_group()
 """
 
 
+# Anchors with their labels, and random nodes as negatives, a batch of each for a step.
+IN_STEP = """
+import itertools, json, sys
+import torch, graphmill
+import torch.distributed as dist
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+data = graphmill.connect(sys.argv[1], timeout=30)
+LIKES = ("author", "likes", "paper")
+anchors = graphmill.AnchorLinkLoader(data, [3, 2], "train", positive=LIKES, batch_size=7, shuffle=True)
+random = graphmill.NeighborLoader(data, [3, 2], "paper", batch_size=11, shuffle=True, seed=1)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 8))
+users = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+endless = itertools.chain.from_iterable(itertools.repeat(random))
+for epoch in range(2):
+    seen, drawn = [], 0
+    for batch, negatives in zip(anchors, endless):
+        who, what = batch.y_positive
+        known = users(batch["author"].x).detach()[who]
+        good = (known * model(batch["paper"].x)[what]).sum(dim=1)
+        bad = known @ model(negatives["paper"].x)[: negatives["paper"].batch_size].T
+        loss = bad.exp().mean() - good.sum() / max(len(good), 1)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        size = batch["author"].batch_size
+        seen += [] if batch.repeated else batch["author"].n_id[:size].tolist()
+        pairs = zip(batch["author"].n_id[who].tolist(), batch["paper"].n_id[what].tolist())
+        assert all(row < size for row in who.tolist()) and set(pairs) <= set(map(tuple, data.edge_index(type=LIKES).T.tolist()))
+        drawn += negatives["paper"].batch_size
+    everyone = [None] * dist.get_world_size()
+    dist.all_gather_object(everyone, (seen, drawn, model.module.weight.sum().item()))
+    if dist.get_rank() == 0:
+        print(json.dumps(everyone), flush=True)
+data.close()
+dist.destroy_process_group()
+"""
+
+
+def test_two_ranks_train_on_anchors_and_random_negatives_in_step(tmp_path, binary):
+    packages.heterogeneous(tmp_path / "h", parts=2)
+    (tmp_path / "train.py").write_text(IN_STEP)
+    with packages.serving(binary, tmp_path / "h", partitions=["0", "1"]) as servers:
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+        command += [tmp_path / "train.py", ",".join(server.address for server in servers)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    epochs = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[[")]
+    assert len(epochs) == 2
+    for ranks in epochs:
+        assert sorted(seed for seen, _, _ in ranks for seed in seen) == list(range(0, 80, 2))
+        assert all(drawn >= 3 * 10 for _, drawn, _ in ranks)
+        assert ranks[0][2] == ranks[1][2], "the same model everywhere"
+
+
 @pytest.mark.parametrize("where", ["open", "connect"])
 def test_three_ranks_see_every_seed_once_and_step_together(tmp_path, binary, where):
     packages.homogeneous(tmp_path / "g")
