@@ -8,9 +8,10 @@ test_pyg.py.
 import packages
 import pytest
 import torch
+import torch_geometric.typing
 from packages import CITES, REV, WRITES
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.loader import LinkLoader, NodeLoader
+from torch_geometric.loader import LinkLoader, LinkNeighborLoader, NeighborLoader, NodeLoader
 from torch_geometric.sampler import (
     BaseSampler,
     HeteroSamplerOutput,
@@ -257,6 +258,62 @@ def test_their_neighbor_sampler_reads_the_same_graph_from_the_stores(stored, lib
         found, expected = getattr(ours, name), getattr(theirs, name)
         assert set(found) == set(expected), name
         assert all(torch.equal(found[key], expected[key]) for key in expected), name
+
+
+class StandIn:
+    """pyg-lib's operators, which draw from lists of sources by target, in plain Python: all neighbours are taken."""
+
+    @staticmethod
+    def neighbor_sample(colptr, row, seed, num_neighbors, *_):
+        lists = {("node", "to", "node"): StandIn.pairs(colptr, row)}
+        sampler = AllNeighbors(lists, len(num_neighbors), {"node": len(colptr) - 1}, True)
+        found = sampler.sample({"node": seed.tolist()})
+        return found.row, found.col, found.node, found.edge, found.num_sampled_nodes, found.num_sampled_edges
+
+    @staticmethod
+    def hetero_neighbor_sample(node_types, edge_types, colptr_dict, row_dict, seed_dict, num_neighbors, *_):
+        names = {"__".join(name): name for name in edge_types}
+        lists = {names[key]: StandIn.pairs(colptr, row_dict[key]) for key, colptr in colptr_dict.items()}
+        hops = max(map(len, num_neighbors.values()))
+        seeds = {name: ids.tolist() for name, ids in seed_dict.items()}
+        found = AllNeighbors(lists, hops, dict.fromkeys(node_types, 0), False).sample(seeds)
+        edges = [found.row, found.col, found.edge, found.num_sampled_edges]
+        row, col, edge, num_edges = ({"__".join(name): value for name, value in part.items()} for part in edges)
+        return row, col, found.node, edge, found.num_sampled_nodes, num_edges
+
+    @staticmethod
+    def pairs(colptr, row):
+        return row, torch.arange(len(colptr) - 1).repeat_interleave(colptr.diff())
+
+
+def test_their_neighbor_loader_runs_against_the_stores(stored, library, monkeypatch):
+    """As it does where their compiled extras are; here something stands in for these."""
+    monkeypatch.setattr(torch_geometric.typing, "WITH_PYG_LIB", True)
+    monkeypatch.setattr(torch.ops, "pyg", StandIn, raising=False)
+    x, y, edges = map(torch.from_numpy, (stored.features(), stored.labels(), stored.edge_index()))
+    seeds = torch.tensor([5, 3, 44, 8, 21, 30, 2])
+    theirs = NeighborLoader(Data(x=x, y=y, edge_index=edges), [2, 2], seeds, batch_size=3)
+    for mine, other in zip(NeighborLoader(stored.pyg_stores(), [2, 2], seeds, batch_size=3), theirs, strict=True):
+        assert mine.num_nodes == other.num_nodes
+        del mine.num_nodes
+        assert_same(mine, other)
+        assert torch.equal(mine.n_id[mine.edge_index], edges[:, mine.e_id])
+    _, again = library
+    data = HeteroData()
+    for name in again.node_types:
+        data[name].x = torch.from_numpy(again.features(type=name))
+    for name in again.edge_types:
+        data[name].edge_index = torch.from_numpy(again.edge_index(type=name))
+    data["paper"].y = torch.from_numpy(again.labels(type="paper"))
+    seeds = ("paper", torch.tensor([9, 4, 77]))
+    (mine,) = NeighborLoader(again.pyg_stores(), [2, 2], seeds, batch_size=3)
+    (other,) = NeighborLoader(data, [2, 2], seeds, batch_size=3)
+    for name in again.node_types:
+        del mine[name].num_nodes
+    assert_same(mine, other)
+    links = torch.tensor([[1, 3, 5], [2, 4, 6]])
+    for batch in LinkNeighborLoader(stored.pyg_stores(), [2], (None, links), neg_sampling="binary", batch_size=3):
+        assert torch.equal(batch.n_id[batch.edge_label_index][:, :3], links) and torch.equal(batch.x, x[batch.n_id])
 
 
 def test_their_loaders_run_in_workers_too(library):
