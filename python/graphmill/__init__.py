@@ -13,7 +13,7 @@ Batches are ``torch_geometric.data.Data`` / ``HeteroData`` where torch_geometric
 from graphmill import objects, rendezvous
 from graphmill._graphmill import __version__
 from graphmill.batch import Batch
-from graphmill.dataset import Dataset, FeatureInfo, connect, open
+from graphmill.dataset import AnchorLabels, Dataset, FeatureInfo, connect, open
 from graphmill.loaders import (
     AnchorLinkLoader,
     LinkNeighborLoader,
@@ -26,6 +26,7 @@ from graphmill.loaders import (
 from graphmill.making import from_edges, from_pyg
 
 __all__ = [
+    "AnchorLabels",
     "AnchorLinkLoader",
     "Batch",
     "Dataset",

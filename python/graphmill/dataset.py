@@ -22,6 +22,14 @@ class FeatureInfo(NamedTuple):
     shape: tuple[int, ...]
 
 
+class AnchorLabels(NamedTuple):
+    """Anchors with what label edges link them to: rows of ids, filled up with -1."""
+
+    anchors: Array
+    positives: Array
+    negatives: Array | None
+
+
 class NodeInfo(TypedDict):
     """What the native half tells of a node type."""
 
@@ -358,6 +366,8 @@ class Dataset:
     def lookup(self, keys: Iterable[int | str], *, type: str | None = None) -> Array:  # noqa: A002
         """The ids of nodes by what they were called in the input; -1 where there is no such node."""
         self._node(type)
+        if isinstance(keys, str) or not isinstance(keys, Iterable):
+            raise TypeError(f"keys is {keys!r}, expected a list of numbers or strings")
         keys = keys if isinstance(keys, (list, tuple)) else to_numpy(keys).tolist()
         return self._native.lookup(type, [key.item() if isinstance(key, np.generic) else key for key in keys])
 
@@ -365,6 +375,57 @@ class Dataset:
         """The partition that owns each node."""
         self._node(type)
         return self._native.partition_ids(type, to_ids(ids))
+
+    def edge_partition_ids(self, ids: Any, *, type: EdgeType | None = None) -> Array:  # noqa: A002
+        """The partition that has the features of each edge, by edge id."""
+        wanted, edge = to_ids(ids), self._edge(type)
+        _within(wanted, "edge", ":".join(edge["name"]), edge["id_count"])
+        return self._native.edge_partition_ids(None if type is None else edge["name"], wanted)
+
+    def degrees(
+        self, ids: Any = None, *, type: EdgeType | None = None, direction: str | None = None  # noqa: A002
+    ) -> Array:
+        """How many edges of a type nodes have.
+
+        Args:
+            ids: Whose; those of all nodes without.
+            type: The edge type; none when homogeneous.
+            direction: ``"in"`` counts edges that end at a node, ``"out"`` those that begin there; the dataset's own
+                direction unless told otherwise.
+        """
+        if direction not in (None, "in", "out"):
+            raise ValueError(f"direction is {direction!r}, expected \"in\" or \"out\"")
+        edge, outward = self._edge(type), (direction or self.edge_dir) == "out"
+        wanted = None if ids is None else to_ids(ids)
+        self._check_nodes(wanted, None if self.homogeneous else edge["name"][0 if outward else 2])
+        return self._native.degrees(None if type is None else edge["name"], outward, wanted)
+
+    def anchor_labels(
+        self,
+        split: str | None = None,
+        *,
+        positive: EdgeType | None = None,
+        negative: EdgeType | None = None,
+        max_labels: int | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+    ) -> AnchorLabels:
+        """Anchors and their labels: what :class:`graphmill.AnchorLinkLoader` goes over, as arrays.
+
+        Args:
+            split: Which anchors; all nodes that ``positive`` begins at without.
+            positive: The edge type from anchors to labels; none when homogeneous.
+            negative: One to negative labels.
+            max_labels: The most labels of an anchor and edge type, the first of its list.
+            rank: With ``world_size``: the share of a rank, as of :meth:`node_ids`.
+            world_size: The number of ranks.
+        """
+        self._edge(positive)
+        along, against = (None if type is None else self._edge(type)["name"] for type in (positive, negative))
+        most = None if max_labels is None else whole(max_labels, "max_labels", 0, 2**32 - 1)
+        if rank is not None and world_size is not None:
+            rank, world_size = whole(rank, "rank"), whole(world_size, "world_size", 1)
+        return AnchorLabels(*self._native.anchor_labels(split, along, against, most, rank, world_size))
 
     def pyg_stores(self) -> tuple[Any, Any]:
         """A ``FeatureStore`` and a ``GraphStore`` for torch_geometric's own loaders."""

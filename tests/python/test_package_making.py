@@ -6,7 +6,7 @@ import numpy as np
 import packages
 import pytest
 import torch
-from packages import CITES, LIKES, WRITES
+from packages import CITES, HATES, LIKES, WRITES
 
 import graphmill
 
@@ -30,6 +30,8 @@ def test_what_went_in_is_what_is_read(tmp_path):
     assert [sorted(indices[indptr[node] : indptr[node + 1]]) for node in range(20)] == [
         sorted(dst[src == node]) for node in range(20)
     ]
+    assert data.degrees().tolist() == np.bincount(dst, minlength=20).tolist()
+    assert data.degrees([4, 0, 4], direction="out").tolist() == np.bincount(src, minlength=20)[[4, 0, 4]].tolist()
     assert data.original_ids([5, 3]).tolist() == [5, 3] and data.lookup([3, 99]).tolist() == [3, -1]
     assert data.partition_ids([0, 19]).tolist() == [0, 0] and len(data.fingerprint) == 32
 
@@ -84,6 +86,32 @@ def test_several_types(tmp_path):
         graphmill.AnchorLinkLoader(data, [2], "paper", positive=LIKES)
 
 
+def test_labels_of_anchors_are_rows_of_equal_length(tmp_path):
+    data = packages.heterogeneous(tmp_path / "h", parts=2)
+    linked = {
+        name: [sorted(targets[sources == author].tolist()) for author in range(0, 80, 2)]
+        for name in (LIKES, HATES)
+        for sources, targets in [data.edge_index(type=name)]
+    }
+    for most in (None, 2):
+        anchors, positives, negatives = data.anchor_labels("train", positive=LIKES, negative=HATES, max_labels=most)
+        assert anchors.tolist() == list(range(0, 80, 2))
+        for rows, lists in ((positives, linked[LIKES]), (negatives, linked[HATES])):
+            lists = [labels[:most] for labels in lists]
+            width = max(map(len, lists))
+            assert rows.tolist() == [labels + [-1] * (width - len(labels)) for labels in lists]
+    assert data.anchor_labels(positive=LIKES).anchors.tolist() == list(range(80))
+    assert data.anchor_labels(positive=LIKES).negatives is None
+    for ask, words in (
+        (lambda: data.anchor_labels("train"), "name an edge type"), (lambda: data.degrees([1]), "name an edge type"),
+        (lambda: data.degrees(type=LIKES, direction="up"), "direction is 'up'"),
+        (lambda: data.anchor_labels(positive=LIKES, max_labels=-1), "max_labels is -1"),
+        (lambda: data.anchor_labels(positive=LIKES, rank=1), "world size"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            ask()
+
+
 def test_walked_outward_messages_still_flow_to_the_seeds(workshop):
     (workshop.path / "writes.csv").write_text("src,dst\n0,0\n0,1\n1,1\n2,0\n")
     workshop.ingest('layout = "both"\n[[edges]]\ntype = "author:writes:paper"\nfiles = "writes.csv"\n')
@@ -104,6 +132,9 @@ def test_original_ids_of_strings(workshop):
     data = graphmill.open(workshop.path / "out")
     assert data.original_ids([2, 0]).tolist() == ["carol", "alice"]
     assert data.lookup(["bob", "dave"]).tolist() == [1, -1] and data.lookup([7]).tolist() == [-1]
+    for keys in ("bob", 7):
+        with pytest.raises(TypeError, match="expected a list"):
+            data.lookup(keys)
 
 
 @pytest.mark.parametrize(

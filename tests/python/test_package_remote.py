@@ -12,6 +12,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from packages import CITES, HATES, LIKES
 
 import graphmill
 
@@ -60,9 +61,38 @@ def test_batches_and_reads_are_those_of_the_files(remote, path):
         lambda data: data.features([5, 250, 5]), lambda data: data.labels(), lambda data: data.node_ids("val"),
         lambda data: data.features([7, 3], name="edge_attr"), lambda data: data.partition_ids(range(300)),
         lambda data: data.original_ids([9]), lambda data: data.lookup([9, 1000]),
-        lambda data: np.sort(data.edge_index().T, axis=0),
+        lambda data: data.edge_index(), lambda data: np.concatenate(data.edge_index(layout="csr")),
+        lambda data: data.degrees(), lambda data: data.degrees([7, 250, 7], direction="out"),
+        lambda data: data.edge_partition_ids(range(2400)),
+        lambda data: data.anchor_labels("train", max_labels=2).positives,
     ):  # fmt: skip
         assert np.array_equal(ask(remote), ask(here))
+
+
+def test_graphs_of_several_types_are_read_like_files(binary, tmp_path):
+    here = packages.heterogeneous(tmp_path / "h", parts=3)
+    with packages.serving(binary, tmp_path / "h", partitions=["0", "1,2"]) as servers:
+        with graphmill.connect([server.address for server in servers], timeout=20) as there:
+            for edge_type in here.edge_types:
+                for direction in ("in", "out"):
+                    found, expected = (data.degrees(type=edge_type, direction=direction) for data in (there, here))
+                    assert np.array_equal(found, expected) and found.dtype == np.int64
+                source, _, target = edge_type
+                both = {"positive": edge_type, "negative": HATES if source == "author" else None}
+                found, expected = (data.anchor_labels(**both, max_labels=3) for data in (there, here))
+                assert all(np.array_equal(*pair) for pair in zip(found[:2], expected[:2], strict=True))
+                assert (found.negatives is None) == (expected.negatives is None) == (source != "author")
+            shares = [there.anchor_labels("train", positive=LIKES, rank=rank, world_size=3) for rank in range(3)]
+            whole = here.anchor_labels("train", positive=LIKES)
+            rows = {anchor: row[row >= 0].tolist() for part in shares for anchor, row in zip(*part[:2], strict=True)}
+            assert rows == {anchor: row[row >= 0].tolist() for anchor, row in zip(*whole[:2], strict=True)}
+            for data in (there, here):
+                with pytest.raises(ValueError, match="does not begin at `author`"):
+                    data.anchor_labels(positive=LIKES, negative=CITES)
+                with pytest.raises(ValueError, match="there is no split"):
+                    data.anchor_labels("val", positive=LIKES)
+                with pytest.raises(ValueError, match="have no features"):
+                    data.edge_partition_ids([0], type=CITES)
 
 
 def test_batches_in_partition_order_are_those_of_the_files(remote, path):
@@ -103,6 +133,7 @@ def test_ids_out_of_range_are_index_errors_as_of_files(remote, path):
     for ask in (
         lambda data: data.features([5, 99999]), lambda data: data.labels([300]), lambda data: data.original_ids([300]),
         lambda data: data.features([2400], name="edge_attr"), lambda data: data.partition_ids([300]),
+        lambda data: data.degrees([300]), lambda data: data.edge_partition_ids([2400]),
     ):  # fmt: skip
         with pytest.raises(IndexError, match="is out of range: there are") as there:
             ask(remote)

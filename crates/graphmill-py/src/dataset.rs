@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use graphmill_client::{ConnectOptions, Original, Rows, Servers, Transport};
-use graphmill_graph::{DType, EdgeTypeName, Split, Storage};
+use graphmill_client::{AnchorLabels, ConnectOptions, Original, Padded, Rows, Servers, Transport};
+use graphmill_graph::{DType, Direction, EdgeTypeName, Split, Storage};
 use graphmill_net::{ClientTls, Token};
 use graphmill_sample::make_room;
 use pyo3::exceptions::PyValueError;
@@ -14,6 +14,7 @@ use pyo3::types::{PyInt, PyList, PyString};
 
 use crate::arrays::{Arrays, Memory, ids};
 use crate::errors::{Error, Result};
+use crate::linked::Supervision;
 use crate::loader::Loader;
 use crate::owned::Owned;
 use crate::store::{Owner, Store};
@@ -29,6 +30,9 @@ pub(crate) struct Dataset {
 }
 
 type Triple = (String, String, String);
+
+/// Anchors, their labels, and their negative labels if there are any.
+type LabelRows<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
 
 /// Who signs the servers' certificates; a certificate to show, and its key.
 pub(crate) type TlsFiles = (PathBuf, Option<PathBuf>, Option<PathBuf>);
@@ -218,6 +222,53 @@ impl Dataset {
         array(py, self.ask(py, count, move |store, _| store.partition_ids(node_type.as_deref(), &ids))?)
     }
 
+    fn edge_partition_ids<'py>(
+        &self,
+        py: Python<'py>,
+        edge_type: Option<Triple>,
+        wanted: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (edge_type, ids) = (edge_type.map(EdgeTypeName::from), ids(wanted)?);
+        let count = Some(ids.len());
+        array(py, self.ask(py, count, move |store, _| store.edge_partition_ids(edge_type.as_ref(), &ids))?)
+    }
+
+    /// How many edges begin at nodes, or end there.
+    fn degrees<'py>(
+        &self,
+        py: Python<'py>,
+        edge_type: Option<Triple>,
+        outward: bool,
+        wanted: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let direction = if outward { Direction::Out } else { Direction::In };
+        let (edge_type, ids) = (edge_type.map(EdgeTypeName::from), wanted.map(ids).transpose()?);
+        // Where lists are not stored in this direction, few nodes take as long as all of them.
+        let call = move |store: &Store, wanted: &Wanted| store.degrees(edge_type.as_ref(), direction, ids, wanted);
+        array(py, signed(self.ask(py, None, call)?))
+    }
+
+    /// Anchors with rows of labels.
+    #[expect(clippy::too_many_arguments, reason = "named by the caller")]
+    fn anchor_labels<'py>(
+        &self,
+        py: Python<'py>,
+        split: Option<&str>,
+        positive: Option<Triple>,
+        negative: Option<Triple>,
+        max_labels: Option<u32>,
+        rank: Option<u32>,
+        world_size: Option<u32>,
+    ) -> PyResult<LabelRows<'py>> {
+        let split = split.map(str::parse::<Split>).transpose().map_err(Error::from)?;
+        let [positive, negative] = [positive, negative].map(|name| name.map(EdgeTypeName::from));
+        let supervision = Supervision { split, positive, negative, max_labels };
+        let call = move |store: &Store, wanted: &Wanted| store.anchor_labels(&supervision, rank, world_size, wanted);
+        let AnchorLabels { anchors, positives, negatives } = self.ask(py, None, call)?;
+        let negatives = negatives.map(|rows| padded(py, rows)).transpose()?;
+        Ok((array(py, signed(anchors))?, padded(py, positives)?, negatives))
+    }
+
     /// A loader: see [`Loader`].
     #[pyo3(signature = (config, seeds, *, output, positions, batch_size, shuffle, drop_last, seed_order, threads, ordered, prefetch, rank, world_size, even))]
     #[expect(clippy::too_many_arguments, clippy::fn_params_excessive_bools, reason = "named by the caller")]
@@ -305,6 +356,11 @@ fn rows(py: Python<'_>, rows: Rows) -> PyResult<Bound<'_, PyAny>> {
 fn array(py: Python<'_>, words: Vec<i64>) -> PyResult<Bound<'_, PyAny>> {
     let shape = [words.len() as u64];
     Arrays::numpy(py)?.whole(py, Memory::of_words(words), DType::I64, &shape)
+}
+
+fn padded(py: Python<'_>, rows: Padded) -> PyResult<Bound<'_, PyAny>> {
+    let shape = [rows.rows as u64, rows.width as u64];
+    Arrays::numpy(py)?.whole(py, Memory::of_words(rows.ids), DType::I64, &shape)
 }
 
 fn original(key: &Bound<'_, PyAny>) -> PyResult<Original> {

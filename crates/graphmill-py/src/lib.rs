@@ -11,6 +11,7 @@ mod bytes;
 mod dataset;
 mod errors;
 mod handing;
+mod linked;
 mod loader;
 mod making;
 mod objects;

@@ -256,6 +256,27 @@ impl Store {
         }
     }
 
+    /// The partitions that have the features of edges.
+    pub(crate) fn edge_partition_ids(&self, edge_type: Option<&EdgeTypeName>, ids: &[u64]) -> Result<Vec<i64>> {
+        let place = self.manifest().resolve_edge_type(edge_type)?;
+        let info = &self.manifest().edge_types[place];
+        if info.book.is_none() {
+            let text = format!("edges of `{}` have no features, and so no partition of their own", info.name);
+            return Err(Error::Argument(text));
+        }
+        let owner: Box<dyn Fn(u64) -> Option<u32>> = match self {
+            Self::Remote { dataset, .. } => {
+                let book = dataset.edge_partition_book(edge_type)?;
+                Box::new(move |id| book.partition(id))
+            }
+            Self::Embedded { dataset, .. } => {
+                let book = dataset.edge_book(place);
+                Box::new(move |id| book.and_then(|book| book.owner(id)))
+            }
+        };
+        Ok(ids.iter().map(|&id| owner(id).map_or(-1, i64::from)).collect())
+    }
+
     /// A loader, and how many seeds it was given, where they were listed.
     pub(crate) fn loader(&self, config: Config, seeds: Seeds, options: Options) -> Result<Loader> {
         let plan = Plan::remote(config.clone(), self.manifest())?;
@@ -311,7 +332,7 @@ impl Store {
         }
     }
 
-    fn check_split(&self, place: usize, split: Split) -> Result<()> {
+    pub(crate) fn check_split(&self, place: usize, split: Split) -> Result<()> {
         let info = &self.manifest().node_types[place];
         if info.splits.get(split).is_some() {
             return Ok(());
@@ -320,7 +341,7 @@ impl Store {
         Err(GraphError::Unknown { kind: "split", name: split.to_string(), available }.into())
     }
 
-    fn check_ids(&self, place: usize, ids: &[u64]) -> Result<()> {
+    pub(crate) fn check_ids(&self, place: usize, ids: &[u64]) -> Result<()> {
         let info = &self.manifest().node_types[place];
         match ids.iter().find(|&&id| id >= info.count) {
             None => Ok(()),
@@ -350,13 +371,13 @@ fn gather(view: &View, source: Source, info: &FeatureInfo, ids: &Ids, wanted: &W
 
 /// Ids that were named, or all up to a count: nobody lists those who need not.
 #[derive(Debug)]
-enum Ids {
+pub(crate) enum Ids {
     Listed(Vec<u64>),
     All(u64),
 }
 
 impl Ids {
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Listed(ids) => ids.len(),
             Self::All(count) => *count as usize,
@@ -364,7 +385,7 @@ impl Ids {
     }
 
     /// Adds those at some places to a list.
-    fn add_to(&self, list: &mut Vec<u64>, places: Range<usize>) {
+    pub(crate) fn add_to(&self, list: &mut Vec<u64>, places: Range<usize>) {
         match self {
             Self::Listed(ids) => list.extend(&ids[places]),
             Self::All(_) => list.extend(places.start as u64..places.end as u64),

@@ -190,7 +190,10 @@ pub struct Padded {
 
 impl Padded {
     /// Rows of so many ids each, from ids one after the other.
-    pub(super) fn new(counts: &[u32], ids: &[u64]) -> Result<Self> {
+    ///
+    /// # Errors
+    /// When there is no memory for rows that are all as wide as the widest.
+    pub fn new(counts: &[u32], ids: &[u64]) -> Result<Self> {
         let (rows, width) = (counts.len(), counts.iter().max().map_or(0, |&most| most as usize));
         let mut padded = Vec::new();
         let fits = rows.checked_mul(width).is_some_and(|size| padded.try_reserve_exact(size).is_ok());
