@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::servers::Served;
-use crate::support::Workplace;
+use crate::support::{Ended, Workplace};
 
 fn graph(place: &Workplace) {
     place.succeed("generate sbm --nodes 3k --edges 30k --features 8 --classes 4 --out g");
@@ -73,6 +73,35 @@ fn what_is_not_safe_or_not_there_is_refused_in_words() {
     assert_eq!(ended.code, Some(1));
     assert!(ended.stderr.contains("unknown field `thread`"), "{ended:#?}");
     assert!(place.fail("status 127.0.0.1:1 --deadline 0.3").contains("127.0.0.1:1"));
+}
+
+#[test]
+fn settings_are_flags_then_variables_then_the_file() {
+    let place = Workplace::new();
+    graph(&place);
+    place.write("serve.toml", "listen = [\"127.0.0.1:0\"]\ndrain = 7\nmmap = true\n");
+    let serve = |flags: &str, variables: &[(&str, &str)]| {
+        // Its input is empty, so that it stops at once.
+        let mut command = place.command(&format!("serve g4 --until-stdin-closes {flags}"));
+        Ended::from(command.envs(variables.iter().copied()).output().unwrap())
+    };
+    let drain = ("GRAPHMILL_DRAIN", "8");
+    for (flags, variables, seconds) in [
+        ("--config serve.toml", &[][..], "7.00 s"),
+        ("--config serve.toml", &[drain][..], "8.00 s"),
+        ("--config serve.toml --drain 9", &[drain][..], "9.00 s"),
+        ("", &[drain, ("GRAPHMILL_CONFIG", "serve.toml")][..], "8.00 s"),
+    ] {
+        let ended = serve(flags, variables);
+        assert_eq!(ended.code, Some(0), "{ended:#?}");
+        assert!(ended.stderr.contains(&format!("stopping, within {seconds}")), "{flags}: {ended:#?}");
+    }
+    let listen = ("GRAPHMILL_LISTEN", "127.0.0.1:0,127.0.0.1:0");
+    for (mmap, code) in [("1", 0), ("yes", 0), ("true", 0), ("0", 0), ("off", 0), ("perhaps", 2)] {
+        let ended = serve("", &[listen, ("GRAPHMILL_MMAP", mmap)]);
+        assert_eq!(ended.code, Some(code), "{mmap}: {ended:#?}");
+        assert_eq!(ended.stdout.matches("listening on 127.0.0.1:").count(), if code == 0 { 2 } else { 0 });
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::BoolishValueParser;
 use graphmill_objects::{ServerConfig, serve_spawned, start_server};
 
 use crate::context::Context;
@@ -63,11 +64,11 @@ pub(crate) struct Args {
     tls_client_ca: Option<PathBuf>,
 
     /// Listen beyond this host without token and certificates
-    #[arg(long, env = "GRAPHMILL_INSECURE")]
+    #[arg(long, env = "GRAPHMILL_INSECURE", value_parser = BoolishValueParser::new())]
     insecure: bool,
 
     /// Never share memory with clients on this host
-    #[arg(long, env = "GRAPHMILL_NO_SHARED_MEMORY")]
+    #[arg(long, env = "GRAPHMILL_NO_SHARED_MEMORY", value_parser = BoolishValueParser::new())]
     no_shared_memory: bool,
 
     /// Threads for connections

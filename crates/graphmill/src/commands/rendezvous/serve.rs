@@ -4,14 +4,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use clap::builder::BoolishValueParser;
 use graphmill_net::{ServerTls, Token};
 use graphmill_rendezvous::{Coordinator, Keeping, service};
 use graphmill_server::HttpServer;
-use tokio::signal::unix::{SignalKind, signal};
 use tonic::service::Routes;
 
 use crate::commands::serve::{endpoints, stdin_end};
 use crate::context::Context;
+use crate::interrupt::Stopping;
 use crate::terminal::logs::{self, LogFormat};
 use crate::terminal::output;
 
@@ -56,7 +57,7 @@ pub(crate) struct Args {
     tls_client_ca: Option<PathBuf>,
 
     /// Listen beyond this host without token and certificates
-    #[arg(long, env = "GRAPHMILL_INSECURE")]
+    #[arg(long, env = "GRAPHMILL_INSECURE", value_parser = BoolishValueParser::new())]
     insecure: bool,
 
     /// How to write logs; `GRAPHMILL_LOG` says which, as in `graphmill=debug`
@@ -80,8 +81,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.context("cannot start the threads for connections")?;
     runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate()).context("cannot listen to SIGTERM")?;
-        let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen to SIGINT")?;
+        let mut stopping = Stopping::listen()?;
         let has_token = token.is_some();
         let keeping = args.state.as_ref().map_or(Ok(Keeping::Memory), |state| Keeping::parse(state, &advertised))?;
         let routes = Routes::new(service::service(Coordinator::new(keeping)?, token));
@@ -90,8 +90,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             output::print(&format!("listening on {endpoint}"))?;
         }
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            () = stopping.asked() => {}
             () = stdin_end(args.until_stdin_closes) => {}
         }
         context.note("stopping");

@@ -12,9 +12,9 @@ use graphmill_graph::{Dataset, OpenOptions, Storage, guard};
 use graphmill_ingest::Job;
 use graphmill_ingest::download::download;
 use graphmill_server::{Leftovers, OpenPartitions, Server};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::context::Context;
+use crate::interrupt::Stopping;
 use crate::terminal::{logs, numbers, output};
 
 use settings::Settings;
@@ -91,8 +91,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let runtime = runtime.context("cannot start the threads for connections")?;
     let drain = settings.drain()?;
     let leftovers = runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate()).context("cannot listen to SIGTERM")?;
-        let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen to SIGINT")?;
+        let mut stopping = Stopping::listen()?;
         // A signal that came since a download began was only noted.
         context.job().check().map_err(|_| graphmill_ingest::Error::DownloadInterrupted)?;
         let server = Server::start(dataset, options).await?;
@@ -105,8 +104,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         context.note(&format!("serving {what}"));
         guard::set_patience(drain.min(LAST_BATCHES) + ENDING);
         let failed = tokio::select! {
-            _ = terminate.recv() => None,
-            _ = interrupt.recv() => None,
+            () = stopping.asked() => None,
             () = stdin_end(args.until_stdin_closes) => None,
             () = idleness(&server, idle) => None,
             reason = server.failed() => Some(reason),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use clap::builder::BoolishValueParser;
 use graphmill_net::{ClientTls, Endpoint, ServerTls, Token};
 use graphmill_rendezvous::{Coordinator, Keeping, Target, service};
 use graphmill_server::{Limits, OpenPartitions, Options, Rendezvous};
@@ -33,8 +34,9 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "DIR", env = "GRAPHMILL_CACHE_DIR")]
     cache_dir: Option<PathBuf>,
 
-    /// Where to listen: host:port, or `unix:/path`; repeat it for several [default: 127.0.0.1:4100]
-    #[arg(long, value_name = "ADDRESS", env = "GRAPHMILL_LISTEN")]
+    /// Where to listen: host:port, or `unix:/path`; repeat it for several, or separate them by commas
+    /// [default: 127.0.0.1:4100]
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', env = "GRAPHMILL_LISTEN")]
     listen: Vec<String>,
 
     /// The servers with the other partitions
@@ -75,7 +77,7 @@ pub(crate) struct Settings {
     threads: Option<usize>,
 
     /// Map the files instead of reading them into memory: starts at once
-    #[arg(long, env = "GRAPHMILL_MMAP")]
+    #[arg(long, env = "GRAPHMILL_MMAP", value_parser = BoolishValueParser::new())]
     pub(crate) mmap: bool,
 
     /// A file with the token that clients and peers must know
@@ -99,7 +101,7 @@ pub(crate) struct Settings {
     tls_ca: Option<PathBuf>,
 
     /// Listen beyond this host without token and certificates
-    #[arg(long, env = "GRAPHMILL_INSECURE")]
+    #[arg(long, env = "GRAPHMILL_INSECURE", value_parser = BoolishValueParser::new())]
     insecure: bool,
 
     /// A further address for health and metrics alone
@@ -107,7 +109,7 @@ pub(crate) struct Settings {
     watch_listen: Option<String>,
 
     /// Never share memory with clients on this host
-    #[arg(long, env = "GRAPHMILL_NO_SHARED_MEMORY")]
+    #[arg(long, env = "GRAPHMILL_NO_SHARED_MEMORY", value_parser = BoolishValueParser::new())]
     no_shared_memory: bool,
 
     /// Memory for batches under way or not taken yet, answers to peers and listed seeds, beside the dataset's
@@ -132,7 +134,7 @@ pub(crate) struct Settings {
     drain: Option<f64>,
 
     /// Coordinate runs too, on the same address, as `graphmill rendezvous serve` does
-    #[arg(long, env = "GRAPHMILL_COORDINATOR")]
+    #[arg(long, env = "GRAPHMILL_COORDINATOR", value_parser = BoolishValueParser::new())]
     coordinator: bool,
 
     /// A folder to keep the coordinator's runs in; without it they are gone when this process is
