@@ -26,6 +26,10 @@ pub(crate) fn prefetch<T>(slice: &[T], index: usize) {
     let _ = address;
 }
 
+/// How many lines of a row are asked for. The processor takes three lines in a row for the beginning of more and loads what
+/// follows by itself, and has more room to do so than it has for what it is asked.
+const ROW_LINES: usize = 3;
+
 /// Begins to load a row.
 #[inline(always)]
 #[allow(clippy::inline_always)]
@@ -34,12 +38,11 @@ pub(crate) fn prefetch_row(row: &[u8]) {
     {
         // SAFETY: as in `prefetch`.
         let load = |line: &u8| unsafe { _mm_prefetch::<_MM_HINT_T1>((&raw const *line).cast()) };
-        // Eight lines without a question between them.
-        let (blocks, rest) = row.as_chunks::<{ 8 * LINE }>();
-        for block in blocks {
-            block.iter().step_by(LINE).for_each(load);
+        // Without a question between them, unless the row is short.
+        match row.first_chunk::<{ ROW_LINES * LINE }>() {
+            Some(first) => first.iter().step_by(LINE).for_each(load),
+            None => row.iter().step_by(LINE).for_each(load),
         }
-        rest.iter().step_by(LINE).for_each(load);
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = row;

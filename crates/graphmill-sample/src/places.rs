@@ -18,7 +18,7 @@ use crate::{Error, Result};
 /// The least that is streamed: about what a core's own cache keeps.
 const STREAMED: usize = 1 << 20;
 /// How many rows ahead a row begins to load.
-const ROWS_AHEAD: usize = 64;
+const ROWS_AHEAD: usize = 12;
 /// How many bytes of rows may be on their way, that the second cache keeps them.
 const BYTES_AHEAD: usize = 64 << 10;
 /// How many rows before it is written a place is claimed, when it is not streamed to.
