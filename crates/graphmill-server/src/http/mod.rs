@@ -23,6 +23,7 @@ use hyper_util::service::TowerToHyperService;
 use tonic::service::{Routes, interceptor::InterceptedService};
 use tonic::{Request, Status};
 use tonic_health::pb::health_server::{Health, HealthServer};
+use tower_http::timeout::RequestBodyTimeoutLayer;
 
 use crate::Refusal;
 use crate::connection::{same_graph, same_law};
@@ -38,7 +39,8 @@ const LARGEST: usize = 64 << 20;
 
 /// How long a client may take to say half a request to its end.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a client may be silent before it is asked whether it is there, and before it answers.
+/// How long a client may be silent before it is asked whether it is there, and before it answers; and how long in the midst of
+/// what it asks.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// How long somebody who is turned away may take to hear it.
@@ -113,6 +115,7 @@ pub(crate) async fn serve(stream: Stream, router: Router) {
     builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(SILENCE).keep_alive_timeout(SILENCE);
     let stream = TokioIo::new(Beginning::new(stream, PATIENCE));
+    let router = router.layer(RequestBodyTimeoutLayer::new(SILENCE));
     let served = builder.serve_connection_with_upgrades(stream, TowerToHyperService::new(router)).await;
     if let Err(error) = served {
         tracing::debug!(%error, "an HTTP connection ended");

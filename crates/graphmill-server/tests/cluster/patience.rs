@@ -54,6 +54,54 @@ fn half_a_request_is_let_go_on_every_plane() {
 }
 
 #[test]
+fn a_call_that_stops_in_the_midst_of_what_it_asks_is_ended() {
+    let store = Store::homogeneous(1);
+    let cluster = Cluster::start(&store.path, 1);
+    let place = cluster.socket(0);
+    // A frame of HTTP/2 on the first stream of a client.
+    let frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
+        [&[0, 0, payload.len() as u8, kind, flags, 0, 0, 0, stream], payload].concat()
+    };
+    let (settings, headers, data, rst_stream) = (4, 1, 0, 3);
+    let fields = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/graphmill.v1.DatasetService/Describe"),
+        (":authority", "graphmill"),
+        ("content-type", "application/grpc"),
+        ("te", "trailers"),
+    ];
+    let literal = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
+    let fields: Vec<u8> =
+        fields.iter().flat_map(|(name, value)| [vec![0], literal(name), literal(value)].concat()).collect();
+    // A message of 16 bytes is announced, and one of them comes.
+    let said = [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+        frame(settings, 0, 0, &[]),
+        frame(headers, 4, 1, &fields),
+        frame(data, 0, 1, &[0, 0, 0, 0, 16, 10]),
+    ]
+    .concat();
+    let ended = cluster.spawn(async move {
+        let mut stream = graphmill_net::dial(&place, None, Plane::Control, PATIENCE).await.unwrap();
+        stream.write_all(&said).await.unwrap();
+        stream.flush().await.unwrap();
+        loop {
+            let mut head = [0; 9];
+            stream.read_exact(&mut head).await.unwrap();
+            let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+            stream.read_exact(&mut payload).await.unwrap();
+            let (kind, flags, about) = (head[3], head[4], head[8]);
+            let ends = kind == rst_stream || (kind == headers && flags & 1 == 1);
+            if about == 1 && ends {
+                return;
+            }
+        }
+    });
+    cluster.run(async { tokio::time::timeout(3 * PATIENCE, ended).await }).unwrap().unwrap();
+}
+
+#[test]
 fn a_first_server_that_is_frozen_does_not_cost_the_deadline() {
     let store = Store::homogeneous(1);
     let cluster = Cluster::replicas(&store.path, 2);
