@@ -23,6 +23,11 @@ mod tls;
 mod token;
 mod unix;
 
+/// What threads meet at. The models of `graphmill-server` compile what uses it with primitives of their own.
+mod sync {
+    pub(crate) use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+}
+
 pub use address::Endpoint;
 pub use dial::{connect_data, dial};
 pub use error::{Error, Result};

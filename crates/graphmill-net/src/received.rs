@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::Once;
 
 use graphmill_wire::proto;
 use tokio::sync::mpsc;
 
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::{MappedSlot, forks};
 
 /// Whoever holds this many slots should copy out of further ones, so that it never waits for itself.

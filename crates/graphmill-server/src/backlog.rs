@@ -4,11 +4,9 @@
 //! the connection is not read, and its questions are put aside instead of being answered. So whoever asks and does not
 //! read costs [`UNTAKEN`] bytes, an answer for each worker that had begun, and the questions that were read.
 
-use std::sync::{Arc, Mutex};
-
 use tokio::sync::Notify;
 
-use crate::cluster::lock;
+use crate::sync::{Arc, Mutex, lock};
 use crate::work::Urgent;
 
 /// Bytes that wait to be taken, batches left out; with more, nothing is read and nothing answered.

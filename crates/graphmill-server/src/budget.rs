@@ -4,12 +4,11 @@
 //! What is granted is a [`Charge`], which lives as long as the memory that it stands for. Nobody waits here: batches wait in
 //! the scheduler until there is room, and everything else is refused, to be asked for again.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use graphmill_sample::{Buffer, Pool};
 
 use crate::Refusal;
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Idle buffers that are kept for batches and answers.
 const KEPT: usize = 64;

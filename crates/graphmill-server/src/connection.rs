@@ -8,16 +8,14 @@ use graphmill_net::{FrameReader, FrameWriter, Incoming, PeerInfo, Stream, Token}
 use graphmill_sample::law;
 use graphmill_wire::proto::{self, Role};
 use graphmill_wire::{Header, Kind, Limits, Message};
-use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::Refusal;
 use crate::core::Core;
-use crate::outlet::{Out, Outlet};
-use crate::questions;
-use crate::registry::{ClientId, Found};
-use crate::sampling::MOST_CREDITS;
-use crate::scheduler::Credited;
+use crate::outlet::Outlet;
+use crate::queue::Queue;
+use crate::registry::ClientId;
+use crate::{credits, questions};
 
 /// How long a greeting may take.
 const GREETING: Duration = Duration::from_secs(5);
@@ -53,10 +51,10 @@ pub(crate) async fn serve(core: Arc<Core>, greeting: Arc<Greeting>, stream: Stre
     writer.set_stall(greeting.lease);
     let (outlet, waiting) = Outlet::new(slots, Arc::clone(&core.budget), Arc::clone(&core.unsent));
     // Here, so that it tells the channels even if the connection ends before the first frame is written.
-    let mut queue = Queue { core: &core, outlet: &outlet, waiting, current: None };
+    let mut queue = Queue::new(&core, &outlet, waiting);
     let ended = tokio::select! {
         ended = read(&core, &outlet, &mut reader, &hello, client, greeting.patience) => ended,
-        reason = write(&mut queue, &mut writer) => Ended::Gone(reason),
+        reason = write(&core, &outlet, &mut queue, &mut writer) => Ended::Gone(reason),
         reason = lease_end(&core, &greeting, &hello, client) => Ended::Gone(reason),
     };
     match ended {
@@ -69,9 +67,6 @@ pub(crate) async fn serve(core: Arc<Core>, greeting: Arc<Greeting>, stream: Stre
             say_goodbye(&mut reader, &mut writer).await;
         }
     }
-    drop(queue);
-    let lost = outlet.give_up();
-    core.work.scheduler(|scheduler| lost.iter().for_each(|&(channel, bytes)| scheduler.consumed(channel, bytes)));
 }
 
 /// Tells whoever is there that this server takes no more, and hangs up.
@@ -212,61 +207,14 @@ pub(crate) fn client_id(bytes: &[u8]) -> ClientId {
     bytes.try_into().unwrap_or_default()
 }
 
-/// What waits to be written. However the connection ends, the channels of what was not written are told.
-struct Queue<'a> {
-    core: &'a Arc<Core>,
-    outlet: &'a Arc<Outlet>,
-    waiting: mpsc::UnboundedReceiver<Out>,
-    /// What is being written now.
-    current: Option<Out>,
-}
-
-impl Queue<'_> {
-    /// What was being written is taken, or lost: its channel is told.
-    fn gone(&mut self) {
-        let Some(out) = self.current.take() else { return };
-        let questions = self.outlet.written(&out);
-        let (batch, held) = (out.batch(), out.is_charged());
-        // First its memory, so that whoever waits for some finds it.
-        drop(out);
-        for question in questions {
-            questions::hand_over(self.core, self.outlet, question);
-        }
-        if let Some((channel, bytes)) = batch {
-            self.core.work.scheduler(|scheduler| scheduler.consumed(channel, bytes));
-        } else if held {
-            self.core.work.wake();
-        }
-    }
-}
-
-impl Drop for Queue<'_> {
-    fn drop(&mut self) {
-        self.waiting.close();
-        self.gone();
-        loop {
-            match self.waiting.try_recv() {
-                Ok(out) => {
-                    self.current = Some(out);
-                    self.gone();
-                }
-                // Whoever is just now putting a frame in needs an instant more.
-                Err(mpsc::error::TryRecvError::Empty) => std::thread::yield_now(),
-                Err(mpsc::error::TryRecvError::Disconnected) => break,
-            }
-        }
-    }
-}
-
 /// Writes what is sent, and tells channels what was taken.
-async fn write(queue: &mut Queue<'_>, writer: &mut FrameWriter) -> String {
+async fn write(core: &Core, outlet: &Outlet, queue: &mut Queue<'_>, writer: &mut FrameWriter) -> String {
     loop {
-        let Some(out) = queue.waiting.recv().await else { return "it is not needed any more".to_owned() };
+        let Some(out) = queue.next().await else { return "it is not needed any more".to_owned() };
         let began = Instant::now();
-        let out = queue.current.insert(out);
-        let written = queue.outlet.write(out, writer).await;
+        let written = outlet.write(out, writer).await;
         if out.is_batch() {
-            queue.core.metrics.sent(began.elapsed());
+            core.metrics.sent(began.elapsed());
         }
         queue.gone();
         if let Err(error) = written {
@@ -300,7 +248,7 @@ async fn read(
         // Whoever asks and does not read the answers is not read either.
         outlet.backlog.room().await;
         let done = match &frame.message {
-            Message::Credit(credit) if is_client => take_credit(core, outlet, client, &frame.header, credit),
+            Message::Credit(credit) if is_client => credits::take(core, outlet, client, &frame.header, credit),
             Message::Return(back) => {
                 for (channel, bytes) in outlet.returned(back) {
                     core.work.scheduler(|scheduler| scheduler.consumed(channel, bytes));
@@ -322,48 +270,5 @@ async fn read(
         if let Err(reason) = done {
             return Ended::Refused(reason);
         }
-    }
-}
-
-fn take_credit(
-    core: &Core,
-    outlet: &Arc<Outlet>,
-    client: ClientId,
-    header: &Header,
-    credit: &proto::Credit,
-) -> Result<(), String> {
-    let channel = match core.registry.find(header.channel) {
-        Found::Open(channel) if channel.client == client => channel,
-        Found::Closed => return Ok(()),
-        // A channel of somebody else's is as unknown as one that never was.
-        Found::Open(_) | Found::Lost | Found::Never => {
-            let reason = format!("channel {} is not known here; open it again", header.channel);
-            let lost = Header { channel: header.channel, epoch: header.epoch, ..Header::new(Kind::Lost) };
-            outlet.send_message(lost, Message::Lost(proto::Lost { reason }));
-            return Ok(());
-        }
-    };
-    // Before each of them is answered.
-    if credit.g.len() as u64 > MOST_CREDITS {
-        return Err(format!("channel {} asked for more batches at once than it may", channel.id));
-    }
-    if core.is_stopping() {
-        let refusal = Refusal::unavailable("this server stops; ask another one, or later");
-        for &g in &credit.g {
-            let header = Header { channel: channel.id, epoch: header.epoch, g, ..Header::new(Kind::Failed) };
-            outlet.send_message(header, Message::Failed(refusal.failed()));
-        }
-        return Ok(());
-    }
-    let batches = channel.batches();
-    if let Some(g) = credit.g.iter().find(|&&g| g >= batches) {
-        return Err(format!("batch {g} was asked for, an epoch of channel {} has {batches}", channel.id));
-    }
-    channel.attach(outlet);
-    let now = Instant::now();
-    channel.lives.asked(channel.id, header.epoch, &credit.g);
-    match core.work.scheduler(|scheduler| scheduler.credit(channel.id, header.epoch, &credit.g, now)) {
-        Credited::Taken | Credited::Stale | Credited::Unknown => Ok(()),
-        Credited::TooMany => Err(format!("channel {} asked for more batches at once than it may", channel.id)),
     }
 }

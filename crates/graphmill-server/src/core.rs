@@ -1,7 +1,5 @@
 //! What all parts of a server share.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use graphmill_wire::{Header, Kind, Message};
@@ -11,8 +9,10 @@ use crate::budget::{Budget, Share};
 use crate::cluster::Cluster;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
-use crate::registry::{Channel, Found, Registry};
-use crate::scheduler::Turn;
+use crate::registry::{Backend, Channel, ClientId, Found, Registry};
+use crate::scheduler::{Bounds, Turn};
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::work::Work;
 
 /// The inside of a server.
@@ -81,6 +81,43 @@ impl Core {
             let (batches, taken, budget) = (starved.len(), self.budget.taken(), self.budget.total());
             tracing::warn!(batches, taken, budget, "refused batches: the memory budget is taken");
         }
+    }
+
+    /// Opens a channel of a client, made by `make`, which is given its number.
+    ///
+    /// # Errors
+    /// As for [`Registry::open`].
+    pub(crate) fn open(
+        &self,
+        client: ClientId,
+        backend: &Arc<Backend>,
+        bounds: Bounds,
+        make: impl FnOnce(u64) -> Channel,
+    ) -> Result<Arc<Channel>, Refusal> {
+        self.registry.open(client, backend, |id| {
+            // Before anybody can find it.
+            self.work.scheduler(|scheduler| scheduler.add(id, bounds, Instant::now()));
+            make(id)
+        })
+    }
+
+    /// Closes a channel for its client; says whether it was open.
+    pub(crate) fn close(&self, id: u64, client: &[u8]) -> bool {
+        if matches!(self.registry.find(id), Found::Open(channel) if channel.client != client) {
+            return false;
+        }
+        let closed = self.registry.close(id);
+        self.cancel(closed.as_slice());
+        closed.is_some()
+    }
+
+    /// Ends the leases of clients that were silent for too long, with all that they have.
+    pub(crate) fn sweep(&self) {
+        let (clients, channels) = self.registry.sweep();
+        if !clients.is_empty() {
+            tracing::warn!(clients = clients.len(), channels = channels.len(), "leases ended");
+        }
+        self.cancel(&channels);
     }
 
     /// Cancels what channels have under way. They were taken out of the registry before.

@@ -5,20 +5,20 @@
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use graphmill_sample::{Ask, BatchId, Gather, Layout, Machine, Need, RowSplit, Source, Split, Step};
 use graphmill_wire::{Header, Kind, Limits, Message, exchange, proto};
 
 use crate::Refusal;
-use crate::cluster::{Answered, Cluster, Lineup, Question, lock};
+use crate::cluster::{Answered, Cluster, Lineup, Question};
 use crate::core::Core;
 use crate::life::Life;
 use crate::outlet::BatchMemory;
 use crate::registry::Channel;
 use crate::scheduler::Turn;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Arc, Mutex, lock};
 use crate::work::Memory;
 
 /// What an edge costs, in bytes of features: reading and renumbering it takes about as long as copying so many.

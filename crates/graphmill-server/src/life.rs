@@ -2,11 +2,10 @@
 //! `received`. Nothing is kept unless somebody listens.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 
 use tracing::{Level, Span, field, span_enabled, trace_span};
 
-use crate::cluster::lock;
+use crate::sync::{Mutex, lock};
 
 /// What spans of batches go by; the client's have the same.
 const TARGET: &str = "graphmill::batch";

@@ -5,6 +5,9 @@ use std::time::Duration;
 /// For how long batches wait for memory before their client is told to ask again.
 pub(crate) const STARVED: Duration = Duration::from_secs(1);
 
+/// The most batches that a channel may have asked for.
+pub(crate) const MOST_CREDITS: u64 = 1024;
+
 /// The least memory that makes sense: some batches, and some huge pages.
 const LEAST: u64 = 16 << 20;
 

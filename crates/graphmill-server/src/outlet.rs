@@ -1,8 +1,6 @@
 //! The way out of a data connection: frames wait here for the socket, batches in memory that may be shared.
 
-use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use graphmill_net::{FrameWriter, SharedSlot};
 use graphmill_wire::{Header, Kind, Message, proto};
@@ -11,10 +9,11 @@ use tokio::sync::mpsc;
 use crate::Refusal;
 use crate::backlog::Backlog;
 use crate::budget::{Budget, Charge, Charged, Share};
-use crate::cluster::lock;
 use crate::life::Life;
 use crate::scheduler::ChannelId;
-use crate::work::Urgent;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Arc, Mutex, lock};
+use crate::work::{Urgent, Work};
 
 /// The most slots of one connection: some being written, some on their way, some with the client's user.
 const SLOTS: usize = 8;
@@ -42,9 +41,9 @@ pub(crate) struct Outlet {
 /// A frame on its way out.
 #[derive(Debug)]
 pub(crate) struct Out {
-    header: Header,
-    message: Message,
-    body: Body,
+    pub(crate) header: Header,
+    pub(crate) message: Message,
+    pub(crate) body: Body,
     /// Whose batch it is, and its bytes: to be told when it was written. A batch in a slot counts until the slot returns.
     batch: Option<(ChannelId, u64)>,
     /// The life of a batch, which ends when it is written.
@@ -52,7 +51,7 @@ pub(crate) struct Out {
 }
 
 #[derive(Debug)]
-enum Body {
+pub(crate) enum Body {
     None,
     Buffer(Charged),
     Bytes {
@@ -137,6 +136,19 @@ impl Outlet {
     pub(crate) fn written(&self, out: &Out) -> Vec<Urgent> {
         self.waiting_everywhere.fetch_sub(1, Ordering::AcqRel);
         self.backlog.taken(out.held())
+    }
+
+    /// Has a question answered, once the peer has taken enough of what was answered before.
+    pub(crate) fn hand_over(self: &Arc<Self>, work: &Work, question: Urgent) {
+        if self.is_closed() {
+            return;
+        }
+        let outlet = Arc::clone(self);
+        work.urgent(move |memory| {
+            if let Some(question) = outlet.backlog.answer_now(question) {
+                question(memory);
+            }
+        });
     }
 
     /// Whether the connection is gone.
@@ -372,7 +384,14 @@ impl Outlet {
         lost
     }
 
-    /// Writes a frame; says whose batch was in it.
+    /// What the client needs to map a slot; nothing if it was retired before it was announced.
+    pub(crate) fn descriptor(&self, slot: u32) -> Option<OwnedFd> {
+        let slots = lock(self.slots.as_ref()?);
+        let memory = slots.get(slot as usize)?.memory.as_ref()?;
+        memory.shared.fd().try_clone_to_owned().ok()
+    }
+
+    /// Writes a frame.
     ///
     /// # Errors
     /// When the connection is broken.
@@ -382,13 +401,9 @@ impl Outlet {
             Body::Bytes { bytes, .. } => writer.write(out.header, &out.message, &[bytes]).await,
             Body::Buffer(buffer) => writer.write(out.header, &out.message, &[buffer.bytes()]).await,
             Body::Slot(number) => {
-                let fd = self.slots.as_ref().map(lock).and_then(|slots| {
-                    let memory = slots.get(*number as usize)?.memory.as_ref()?;
-                    memory.shared.fd().try_clone_to_owned().ok()
-                });
-                match fd {
+                match self.descriptor(*number) {
                     Some(fd) => writer.write_with_fd(out.header, &out.message, fd.as_fd()).await,
-                    // It was retired before it was announced: the client never sees it.
+                    // The client never sees it.
                     None => Ok(()),
                 }
             }

@@ -65,21 +65,8 @@ pub(crate) async fn take(
         core.metrics.question();
         drop(under_way);
     });
-    hand_over(core, outlet, question);
+    outlet.hand_over(&core.work, question);
     Ok(())
-}
-
-/// Has a question answered, once the peer has taken enough of what was answered before.
-pub(crate) fn hand_over(core: &Arc<Core>, outlet: &Arc<Outlet>, question: Urgent) {
-    if outlet.is_closed() {
-        return;
-    }
-    let outlet = Arc::clone(outlet);
-    core.work.urgent(move |memory| {
-        if let Some(question) = outlet.backlog.answer_now(question) {
-            question(memory);
-        }
-    });
 }
 
 fn answer(

@@ -17,6 +17,7 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::Refusal;
 use crate::connection::client_id;
 use crate::core::Core;
+use crate::limits::MOST_CREDITS;
 use crate::registry::{Channel, Found};
 use crate::scheduler::{Activity, Bounds};
 use crate::seeds::{self, Listed, SeedCache};
@@ -27,8 +28,6 @@ const MAX_EDGES: u64 = 100_000_000;
 const MAX_SEEDS: u64 = 10_000_000;
 /// How long a client may take between two parts of a list of seeds.
 const PART: Duration = Duration::from_secs(30);
-/// The most batches that a channel may have asked for.
-pub(crate) const MOST_CREDITS: u64 = 1024;
 /// What a channel may take unless its client asks for less or more, and the most it is given.
 const CREDITS: (u64, u64) = (16, MOST_CREDITS);
 const BYTES: (u64, u64) = (256 << 20, 4 << 30);
@@ -98,8 +97,7 @@ impl SamplingApi {
             partitions: self.core.cluster.dataset.partitions().map(|(number, _)| number).collect(),
         };
         let client = client_id(&open.client);
-        let opened = self.core.registry.open(client, &backend, |id| {
-            self.core.work.scheduler(|scheduler| scheduler.add(id, bounds, Instant::now()));
+        let opened = self.core.open(client, &backend, bounds, |id| {
             Channel::new(id, Arc::clone(&backend), client, open.worker, (Arc::clone(&seeds), charge), cuts)
         });
         let channel = opened.inspect_err(|refusal| self.core.count("channels", refusal))?;
@@ -116,11 +114,9 @@ impl SamplingApi {
 
     fn close(&self, id: u64, client: &[u8]) {
         let began = Instant::now();
-        if self.find(id).is_ok_and(|channel| channel.client != client) {
+        if !self.core.close(id, client) {
             return;
         }
-        let Some(channel) = self.core.registry.close(id) else { return };
-        self.core.cancel(&[channel]);
         let took = began.elapsed();
         if took > Duration::from_secs(1) {
             tracing::warn!(channel = id, ?took, "closing a channel was slow");

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, Weak};
 
 use graphmill_graph::Split;
 use graphmill_sample::{Cutting, PartitionLists, Plan, SeedCuts, SeedList};
@@ -10,8 +9,9 @@ use graphmill_wire::proto::{OpenChannel, SeedChunk, SeedOrder, open_channel};
 
 use crate::Refusal;
 use crate::budget::{Budget, Charge, Share};
-use crate::cluster::{Cluster, lock};
+use crate::cluster::Cluster;
 use crate::dataset::{all_edges, aside};
+use crate::sync::{Arc, Mutex, Weak, lock};
 
 /// The most seeds a client may list, and the most edges that are seeds: 16 bytes each are held.
 const MOST: u64 = 1 << 28;

@@ -399,11 +399,7 @@ async fn accept(
                 }
             }
             _ = sweep.tick() => {
-                let (clients, channels) = core.registry.sweep();
-                if !clients.is_empty() {
-                    tracing::warn!(clients = clients.len(), channels = channels.len(), "leases ended");
-                }
-                core.cancel(&channels);
+                core.sweep();
                 if let Some(since) = Instant::now().checked_sub(STARVED) {
                     core.refuse_starved(since);
                 }

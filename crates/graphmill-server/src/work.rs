@@ -5,14 +5,14 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Instant;
 
 use graphmill_sample::{Answer, AnswerScratch, Cut};
 
 use crate::budget::{Budget, Share};
 use crate::scheduler::{Room, Scheduler, Turn};
+use crate::sync::thread::{Builder, JoinHandle};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, lock};
 
 /// Something that others wait for.
 pub(crate) type Urgent = Box<dyn FnOnce(&mut Memory) + Send>;
@@ -79,7 +79,7 @@ impl Work {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn next(&self) -> Option<Task> {
@@ -127,7 +127,7 @@ impl Work {
                         }
                     }
                 };
-                std::thread::Builder::new().name(format!("graphmill-{number}")).spawn(run)
+                Builder::new().name(format!("graphmill-{number}")).spawn(run)
             })
             .collect()
     }

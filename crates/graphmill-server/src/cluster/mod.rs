@@ -7,8 +7,6 @@ mod peer;
 mod read;
 mod roster;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use graphmill_graph::{Dataset, Direction};
@@ -18,6 +16,8 @@ use graphmill_wire::{Message, exchange};
 use tokio::sync::{oneshot, watch};
 
 use crate::Refusal;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Arc, Mutex, PoisonError, RwLock};
 use roster::Roster;
 
 pub(crate) use ids::Ids;
@@ -235,9 +235,4 @@ fn send(lineup: &Lineup, owner: usize, question: Question) -> oneshot::Receiver<
 
 async fn received(reply: oneshot::Receiver<Result<Answered, Refusal>>) -> Result<Answered, Refusal> {
     reply.await.unwrap_or_else(|_| Err(Refusal::unavailable("a question to a peer was dropped")))
-}
-
-/// A mutex whose holder panicked still holds sound data here: every change is a single step.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

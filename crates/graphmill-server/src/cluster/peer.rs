@@ -1,8 +1,6 @@
 //! A connection to a peer that is kept up, and the questions under way on it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use graphmill_net::{ClientTls, Endpoint, FrameReader, FrameWriter, HeldSlot, Incoming, ReceivedSlots, Token};
@@ -12,8 +10,9 @@ use graphmill_wire::{Header, Limits, Message, exchange};
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::timeout;
 
-use super::lock;
 use crate::Refusal;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Arc, Mutex, PoisonError, lock};
 
 /// The most questions under way on a connection.
 const UNDER_WAY: usize = 64;
@@ -361,7 +360,7 @@ impl Peer {
         changed();
         let gone = || Refusal::unavailable(format!("lost peer {}: {reason}", self.dialing.endpoint));
         let unsent = std::iter::from_fn(|| questions.try_recv().ok()).map(|asked| asked.reply);
-        let waiting = waiting.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let waiting = waiting.into_inner().unwrap_or_else(PoisonError::into_inner);
         waiting.into_values().map(|(_, reply)| reply).chain(unsent).for_each(|reply| reply(Err(gone())));
         reason
     }

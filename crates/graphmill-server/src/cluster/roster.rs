@@ -1,15 +1,14 @@
 //! The peers of a server, which come and go: named once and for all, or as a registry tells.
 
-use std::sync::{Arc, PoisonError};
-
 use graphmill_graph::Dataset;
 use graphmill_net::Endpoint;
 use graphmill_sample::View;
 use tokio::task::JoinSet;
 
+use super::Cluster;
 use super::lineup::Lineup;
 use super::peer::{Dialing, Peer};
-use super::{Cluster, lock};
+use crate::sync::{Arc, PoisonError, lock};
 
 /// Who is there, and what is here.
 #[derive(Debug)]

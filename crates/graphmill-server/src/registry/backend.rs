@@ -1,13 +1,12 @@
 //! A sampler's configuration at work, shared by all channels that ask for it.
 
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use graphmill_sample::{Machine, Plan};
 use serde_json::Value;
 
 use crate::Refusal;
-use crate::cluster::lock;
+use crate::sync::{Arc, Mutex, lock};
 
 /// A backend.
 #[derive(Debug)]

@@ -1,16 +1,15 @@
 //! One rank's stream of batches.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use graphmill_sample::{BatchId, Cut, SeedCuts, SeedList};
 
 use super::{Backend, ClientId};
 use crate::budget::Charge;
-use crate::cluster::lock;
 use crate::life::Queued;
 use crate::outlet::Outlet;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Arc, Mutex, lock};
 
 /// A line of the log after so many batches of a channel.
 const LOGGED: u64 = 1000;

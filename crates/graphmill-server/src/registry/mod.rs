@@ -4,13 +4,12 @@ mod backend;
 mod channel;
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::future::{BoxFuture, FutureExt, Shared};
 
 use crate::Refusal;
-use crate::cluster::lock;
+use crate::sync::{Arc, Mutex, lock};
 
 pub(crate) use backend::Backend;
 pub(crate) use channel::Channel;
