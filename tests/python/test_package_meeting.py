@@ -1,13 +1,16 @@
 """Servers of a run, found through its coordinator: which are missing, which die, which come."""
 
 import contextlib
+import subprocess
 
 import members
 import numpy as np
 import packages
 import pytest
+from authority import Authority
 
 import graphmill
+from graphmill.rendezvous import Rendezvous
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +82,94 @@ def test_a_token_of_the_run_is_asked_for(binary, path, tmp_path):
             server.wait()
             with graphmill.connect(url, token=token, timeout=60) as data:
                 assert data.num_nodes == graphmill.open(path).num_nodes
+
+
+def test_servers_and_clients_find_the_coordinator_that_leads_through_etcd(binary, path, tmp_path, monkeypatch):
+    # What servers say of batches that have to wait would fill a pipe that nobody reads.
+    monkeypatch.setenv("GRAPHMILL_LOG", "error")
+    with members.etcd(tmp_path) as nodes, contextlib.ExitStack() as stack:
+
+        def start(*words):
+            return stack.enter_context(packages.Server([binary, *words])).wait()
+
+        def coordinator():
+            return start("rendezvous", "serve", "--listen", f"127.0.0.1:{members.free_port()}", "--state", f"etcd://{nodes}/runs")
+
+        def server():
+            return start("serve", path, "--listen", "127.0.0.1:0", "--rendezvous", url, "--server-lease", "1")
+
+        leads, url = coordinator(), f"etcd://{nodes}/train?prefix=runs"
+        first, _ = server(), server()
+        with graphmill.connect(url, timeout=60) as data:
+            loader, here = load(data), graphmill.open(path)
+            batches = iter(loader)
+            found = [next(batches)]
+            # Another leads, whom nobody was told of; with it comes a spare, and takes over from a server that dies.
+            coordinator()
+            leads.process.kill()
+            server()
+            first.process.kill()
+            found.extend(batches)
+            assert [flat(batch) for batch in found] == [flat(batch) for batch in load(here)]
+
+
+def test_everybody_shows_a_certificate(binary, path, tmp_path):
+    ours, theirs = Authority(tmp_path, "ours"), Authority(tmp_path, "theirs")
+    cert, key = ours.issue()
+    flags = ["--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ours.ca]
+    with members.coordinator(binary, *flags) as coordinator:
+        url = f"graphmill://{coordinator}/train"
+        serve = ["serve", path, "--listen", "127.0.0.1:0", "--rendezvous", url, *flags, "--tls-ca", ours.ca]
+        own, foreign = (dict(zip(("cert", "key"), authority.issue("rank"), strict=True)) for authority in (ours, theirs))
+        with packages.Server([binary, *serve]) as first, packages.Server([binary, *serve]) as second:
+            first.wait(), second.wait()
+            with graphmill.connect(url, tls={"ca": ours.ca, **own}, timeout=60) as data:
+                assert len([flat(batch) for batch in load(data)]) == len([flat(batch) for batch in load(graphmill.open(path))])
+            for tls in (ours.ca, {"ca": ours.ca, **foreign}, {"ca": theirs.ca, **own}, None):
+                with pytest.raises(PermissionError, match="certificate|TLS"):
+                    graphmill.connect(url, tls=tls, timeout=20)
+
+
+def test_a_server_may_be_the_coordinator_too(binary, path, tmp_path):
+    address = f"127.0.0.1:{members.free_port()}"
+    meet = ["--listen", address, "--coordinator", "--state", tmp_path / "state", "--rendezvous", f"{address}/train"]
+    serve = [binary, "serve", path, "--servers", "1", *meet]
+    both = {"run": "train", "min_nodes": 2, "max_nodes": 2}
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(packages.Server(serve)).wait()
+        made = stack.enter_context(members.members(address, 2, **both))
+        before = [member.value() for member in [member.ask("join()") for member in made]]
+        with graphmill.connect(f"graphmill://{address}/train", timeout=60) as data:
+            batches = iter(load(data))
+            found = [next(batches)]
+            server.process.kill()
+            server.process.wait()
+            stack.enter_context(packages.Server(serve)).wait()
+            found.extend(batches)
+            assert [flat(batch) for batch in found] == [flat(batch) for batch in load(graphmill.open(path))]
+        assert [member.ask("rendezvous.is_lost()").value() for member in made] == [False, False]
+        assert made[0].ask("here.store.get('graphmill/master').decode()").value().startswith(f"{before[0][4]} ")
+        shown = subprocess.run([binary, "rendezvous", "status", f"{address}/train"], capture_output=True, text=True).stdout
+        assert "2 take part" in shown and "all served" in shown, shown
+        after = [member.value() for member in [member.ask("join()") for member in made]]
+        assert [(number, rank) for number, rank, *_ in after] == [(1, rank) for _, rank, *_ in before]
+
+
+def test_servers_that_coordinate_stand_in_for_each_other(binary, path, tmp_path):
+    with members.etcd(tmp_path) as nodes, contextlib.ExitStack() as stack:
+        url = f"etcd://{nodes}/train?prefix=servers"
+
+        def server():
+            meet = ["--coordinator", "--state", f"etcd://{nodes}/servers", "--rendezvous", url, "--replicas", "2"]
+            listen = ["--listen", f"127.0.0.1:{members.free_port()}"]
+            return stack.enter_context(packages.Server([binary, "serve", path, "--servers", "2", *listen, *meet])).wait()
+
+        first, _ = server(), server()
+        with graphmill.connect(url, timeout=60) as data:
+            assert data.num_nodes == graphmill.open(path).num_nodes
+        first.process.terminate()
+        assert first.process.wait(30) == 0
+        with Rendezvous(url, min_nodes=1, max_nodes=1, join_timeout=60) as rendezvous:
+            assert rendezvous.next_rendezvous().rank == 0
+        with graphmill.connect(url, timeout=60) as data:
+            assert [flat(batch) for batch in load(data)] == [flat(batch) for batch in load(graphmill.open(path))]
