@@ -3,6 +3,8 @@
 import contextlib
 import json
 import queue
+import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import packages
+import pytest
 
 # Does what lines of its input say, and answers each with a line.
 SCRIPT = """
@@ -36,6 +39,31 @@ def coordinator(binary: Path, *flags: str) -> Iterator[str]:
     """The address of a coordinator that ends with this."""
     with packages.Server([binary, "rendezvous", "serve", "--listen", "127.0.0.1:0", *flags]) as server:
         yield server.wait().address
+
+
+def free_port() -> int:
+    """A port that nobody has now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def etcd(folder: Path) -> Iterator[str]:
+    """The address of an etcd that ends with this."""
+    if not shutil.which("etcd"):
+        pytest.skip("etcd is not installed")
+    client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    command = [
+        "etcd", "--data-dir", str(folder / "etcd"), "--listen-client-urls", client, "--advertise-client-urls", client,
+        "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}",
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield client.removeprefix("http://")
+    finally:
+        process.kill()
+        process.wait()
 
 
 class Worker:

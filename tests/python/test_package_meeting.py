@@ -1,6 +1,7 @@
 """Servers of a run, found through its coordinator: which are missing, which die, which come."""
 
 import contextlib
+import subprocess
 
 import members
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from authority import Authority
 
 import graphmill
+from graphmill.rendezvous import Rendezvous
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +89,8 @@ def test_a_run_is_met_with_certificates_and_a_token_by_all_of_them(binary, path,
     token = tmp_path / "token"
     token.write_text("secret-of-the-run\n")
     token.chmod(0o600)
-    (cert, key), shown = ours.issue("server"), dict(zip(("cert", "key"), ours.issue("rank"), strict=True))
+    cert, key = ours.issue("server")
+    shown, foreign = (dict(zip(("cert", "key"), authority.issue("rank"), strict=True)) for authority in (ours, theirs))
     guard = ["--token-file", token, "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", ours.ca]
     with members.coordinator(binary, *guard) as coordinator, contextlib.ExitStack() as stack:
         url = f"graphmill://{coordinator}/train"
@@ -100,6 +103,81 @@ def test_a_run_is_met_with_certificates_and_a_token_by_all_of_them(binary, path,
         for tls, told, words in (
             ({"ca": ours.ca, **shown}, None, "token"), ({"ca": ours.ca}, token, "wants a certificate"),
             ({"ca": theirs.ca, **shown}, token, "is not trusted"), (None, token, "TLS"),
+            ({"ca": ours.ca, **foreign}, token, "certificate"),
         ):  # fmt: skip
             with pytest.raises(PermissionError, match=words):
                 graphmill.connect(url, token=told, tls=tls, timeout=20)
+
+
+def test_servers_and_clients_find_the_coordinator_that_leads_through_etcd(binary, path, tmp_path, monkeypatch):
+    # What servers say of batches that have to wait would fill a pipe that nobody reads.
+    monkeypatch.setenv("GRAPHMILL_LOG", "error")
+    with members.etcd(tmp_path) as nodes, contextlib.ExitStack() as stack:
+
+        def start(*words):
+            return stack.enter_context(packages.Server([binary, *words])).wait()
+
+        def coordinator():
+            return start("rendezvous", "serve", "--listen", f"127.0.0.1:{members.free_port()}", "--state", f"etcd://{nodes}/runs")
+
+        def server():
+            return start("serve", path, "--listen", "127.0.0.1:0", "--rendezvous", url, "--server-lease", "1")
+
+        leads, url = coordinator(), f"etcd://{nodes}/train?prefix=runs"
+        first, _ = server(), server()
+        with graphmill.connect(url, timeout=60) as data:
+            loader, here = load(data), graphmill.open(path)
+            batches = iter(loader)
+            found = [next(batches)]
+            # Another leads, whom nobody was told of; with it comes a spare, and takes over from a server that dies.
+            coordinator()
+            leads.process.kill()
+            server()
+            first.process.kill()
+            found.extend(batches)
+            assert [flat(batch) for batch in found] == [flat(batch) for batch in load(here)]
+
+
+def test_a_server_may_be_the_coordinator_too(binary, path, tmp_path):
+    address = f"127.0.0.1:{members.free_port()}"
+    meet = ["--listen", address, "--coordinator", "--state", tmp_path / "state", "--rendezvous", f"{address}/train"]
+    serve = [binary, "serve", path, "--servers", "1", *meet]
+    both = {"run": "train", "min_nodes": 2, "max_nodes": 2}
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(packages.Server(serve)).wait()
+        made = stack.enter_context(members.members(address, 2, **both))
+        before = [member.value() for member in [member.ask("join()") for member in made]]
+        with graphmill.connect(f"graphmill://{address}/train", timeout=60) as data:
+            batches = iter(load(data))
+            found = [next(batches)]
+            server.process.kill()
+            server.process.wait()
+            stack.enter_context(packages.Server(serve)).wait()
+            found.extend(batches)
+            assert [flat(batch) for batch in found] == [flat(batch) for batch in load(graphmill.open(path))]
+        assert [member.ask("rendezvous.is_lost()").value() for member in made] == [False, False]
+        assert made[0].ask("here.store.get('graphmill/master').decode()").value().startswith(f"{before[0][4]} ")
+        shown = subprocess.run([binary, "rendezvous", "status", f"{address}/train"], capture_output=True, text=True).stdout
+        assert "2 take part" in shown and "all served" in shown, shown
+        after = [member.value() for member in [member.ask("join()") for member in made]]
+        assert [(number, rank) for number, rank, *_ in after] == [(1, rank) for _, rank, *_ in before]
+
+
+def test_servers_that_coordinate_stand_in_for_each_other(binary, path, tmp_path):
+    with members.etcd(tmp_path) as nodes, contextlib.ExitStack() as stack:
+        url = f"etcd://{nodes}/train?prefix=servers"
+
+        def server():
+            meet = ["--coordinator", "--state", f"etcd://{nodes}/servers", "--rendezvous", url, "--replicas", "2"]
+            listen = ["--listen", f"127.0.0.1:{members.free_port()}"]
+            return stack.enter_context(packages.Server([binary, "serve", path, "--servers", "2", *listen, *meet])).wait()
+
+        first, _ = server(), server()
+        with graphmill.connect(url, timeout=60) as data:
+            assert data.num_nodes == graphmill.open(path).num_nodes
+        first.process.terminate()
+        assert first.process.wait(30) == 0
+        with Rendezvous(url, min_nodes=1, max_nodes=1, join_timeout=60) as rendezvous:
+            assert rendezvous.next_rendezvous().rank == 0
+        with graphmill.connect(url, timeout=60) as data:
+            assert [flat(batch) for batch in load(data)] == [flat(batch) for batch in load(graphmill.open(path))]

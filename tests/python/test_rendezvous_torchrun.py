@@ -126,18 +126,20 @@ def test_two_agents_run_a_script_and_restart_it_when_a_worker_dies(tmp_path, add
         assert [line[0] for line in job.heard()].count("ended") == 2
 
 
-def test_a_node_joins_and_dies_and_the_others_form_anew(tmp_path, address):
-    """Here the workers share the agents' store."""
-    with Job(tmp_path, address, "1:2") as job:
+@pytest.mark.parametrize("gone", [1, 0])
+def test_a_node_joins_one_dies_and_the_other_forms_anew(tmp_path, address, gone):
+    """Here the workers share the store of the agents, which the agent of rank 0 hosts."""
+    with Job(tmp_path, address, "1:4") as job:
         first = job.start()
         job.wait("began", 1)
         second = job.start()
         workers = {line[1]: line[4] for line in job.wait("began", 2)}
-        second.kill()
-        # Its worker is the one with rank 1: the first agent has kept its rank.
-        os.kill(workers[1], signal.SIGKILL)
+        # The first agent has kept its rank, so its worker is that of rank 0.
+        agents = [first, second]
+        agents.pop(gone).kill()
+        os.kill(workers[gone], signal.SIGKILL)
         job.wait("began", 1, count=2)
-        job.finish(first)
+        job.finish(*agents)
         assert len({line[5] for line in job.heard()}) == 3, "each round has a store of its own"
 
 

@@ -1,8 +1,6 @@
 """The ways to a coordinator: TLS, sockets, etcd, and a network that is cut."""
 
 import contextlib
-import shutil
-import socket
 import subprocess
 import time
 
@@ -14,12 +12,6 @@ from authority import Authority
 from graphmill.rendezvous import Rendezvous, own_address
 
 ALONE = {"min_nodes": 1, "max_nodes": 1}
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def test_members_and_people_come_in_by_tls(binary, tmp_path):
@@ -57,28 +49,11 @@ def test_a_socket_is_an_address_too(binary, tmp_path):
     assert own_address(f"{url}//train") == "127.0.0.1"
 
 
-@contextlib.contextmanager
-def etcd(folder):
-    if not shutil.which("etcd"):
-        pytest.skip("etcd is not installed")
-    client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
-    command = [
-        "etcd", "--data-dir", str(folder / "etcd"), "--listen-client-urls", client, "--advertise-client-urls", client,
-        "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}",
-    ]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        yield client.removeprefix("http://")
-    finally:
-        process.kill()
-        process.wait()
-
-
 def test_members_find_the_coordinator_that_leads_through_etcd(binary, tmp_path):
-    with etcd(tmp_path) as nodes, contextlib.ExitStack() as stack:
+    with members.etcd(tmp_path) as nodes, contextlib.ExitStack() as stack:
 
         def coordinator():
-            listen = f"127.0.0.1:{free_port()}"
+            listen = f"127.0.0.1:{members.free_port()}"
             command = [binary, "rendezvous", "serve", "--listen", listen, "--state", f"etcd://{nodes}/runs"]
             return stack.enter_context(packages.Server(command)).wait()
 

@@ -25,6 +25,8 @@ const RUNS: usize = 4_096;
 const LONGEST_ADDRESS: usize = 256;
 /// How long runs are remembered that nobody needs.
 const MEMORY: Memory = Memory { left: Duration::from_secs(3600), closed: Duration::from_secs(24 * 3600) };
+/// How long etcd may take to hear that a leader goes.
+const RESIGNING: Duration = Duration::from_secs(2);
 /// Requests that a run may be behind.
 const QUEUE: usize = 4_096;
 
@@ -151,6 +153,15 @@ impl Coordinator {
         };
         let (runs, registries, opening) = (Mutex::default(), Mutex::default(), tokio::sync::Mutex::default());
         Ok(Arc::new(Self { keeping, memory, leader, runs, registries, opening, tickets: 1.into() }))
+    }
+
+    /// Lets another coordinator lead at once, where several share runs. To be called by a process that ends and serves nobody any
+    /// more: it can keep nothing from here on.
+    pub async fn resign(&self) {
+        if let (Keeping::Etcd(etcd, _), Ok(revision)) = (&self.keeping, self.leads()) {
+            // Whoever stands by need not wait for more than the lease.
+            let _ = tokio::time::timeout(RESIGNING, etcd.resign(revision)).await;
+        }
     }
 
     /// Joins a run, which begins if it is new; answered when the outcome is known. Whoever drops this waits no more.

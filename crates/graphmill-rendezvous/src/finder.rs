@@ -1,7 +1,7 @@
 //! Where coordinators are, and the connections to them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use graphmill_net::{Endpoint, Plane, RefusalNote, Token};
@@ -48,10 +48,16 @@ pub(crate) enum Finder {
         /// How the leader is reached.
         options: ConnectOptions,
         /// Who it was when that was asked last.
-        leader: Mutex<Option<Picked>>,
-        /// Goes up whenever it does not answer.
-        turn: AtomicUsize,
+        known: Mutex<Known>,
     },
+}
+
+/// The leader, as far as it is known. What is noted under an old turn could never be doubted again, so both have one lock.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    leader: Option<Picked>,
+    /// Goes up whenever it does not answer.
+    turn: usize,
 }
 
 impl Finder {
@@ -64,7 +70,7 @@ impl Finder {
     }
 
     pub(crate) fn led(etcd: Etcd, options: &ConnectOptions) -> Self {
-        Self::Led { etcd, options: options.clone(), leader: Mutex::default(), turn: AtomicUsize::new(0) }
+        Self::Led { etcd, options: options.clone(), known: Mutex::default() }
     }
 
     /// A coordinator to ask; or why there is none.
@@ -76,29 +82,34 @@ impl Finder {
                 let (endpoint, service, refusal) = named.ok_or("no coordinator was named")?;
                 Ok(Picked { endpoint, service, refusal, turn })
             }
-            Self::Led { etcd, options, leader, turn } => {
-                let known = || leader.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(found) = known().clone() {
+            Self::Led { etcd, options, known } => {
+                if let Some(found) = lock(known).leader.clone() {
                     return Ok(found);
                 }
                 let address = etcd.leader().await.map_err(|error| error.to_string())?;
                 let address = address.ok_or("no coordinator leads, says etcd; is one running there?")?;
                 let endpoint: Endpoint = address.parse().map_err(|error: graphmill_net::Error| error.to_string())?;
-                let ((service, refusal), turn) = (reach(&endpoint, options), turn.load(Ordering::Relaxed));
-                Ok(known().insert(Picked { endpoint, service, refusal, turn }).clone())
+                let (service, refusal) = reach(&endpoint, options);
+                let mut known = lock(known);
+                let turn = known.turn;
+                Ok(known.leader.insert(Picked { endpoint, service, refusal, turn }).clone())
             }
         }
     }
 
     /// One does not answer, or does not serve: another is asked next, if nobody else has seen to that.
     pub(crate) fn doubt(&self, picked: &Picked) {
-        let (Self::Named { turn, .. } | Self::Led { turn, .. }) = self;
         let next = picked.turn.wrapping_add(1);
-        let first = turn.compare_exchange(picked.turn, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if let Self::Led { leader, .. } = self
-            && first
-        {
-            leader.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match self {
+            Self::Named { turn, .. } => {
+                let _ = turn.compare_exchange(picked.turn, next, Ordering::Relaxed, Ordering::Relaxed);
+            }
+            Self::Led { known, .. } => {
+                let mut known = lock(known);
+                if known.turn == picked.turn {
+                    *known = Known { leader: None, turn: next };
+                }
+            }
         }
     }
 
@@ -108,12 +119,16 @@ impl Finder {
             Self::Named { services, .. } => {
                 services.iter().map(|(endpoint, ..)| endpoint.to_string()).collect::<Vec<_>>().join(", ")
             }
-            Self::Led { leader, .. } => match &*leader.lock().unwrap_or_else(PoisonError::into_inner) {
+            Self::Led { known, .. } => match &lock(known).leader {
                 Some(picked) => picked.endpoint.to_string(),
                 None => "where etcd knows".to_owned(),
             },
         }
     }
+}
+
+fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A coordinator at an address; connects when it is used.

@@ -230,9 +230,9 @@ impl Task {
                 }
             }
             Command::KeepAlive { member, reply } => {
-                let known = self.run.state().knows(&member);
-                self.happens(Event::KeepAlive(member));
-                let _ = reply.send(Ok(known));
+                self.happens(Event::KeepAlive(Arc::clone(&member)));
+                // When the dead are buried: nobody is to take a lease for renewed that has ended.
+                let _ = reply.send(Ok(self.run.state().knows(&member)));
             }
             Command::Leave { member, reply } => {
                 self.happens(Event::Leave(member));
@@ -243,12 +243,13 @@ impl Task {
                 self.answer(reply, ());
             }
             Command::Status { reply } => {
-                let _ = reply.send(Ok(self.status()));
+                let status = self.status();
+                self.answer(reply, status);
             }
             Command::Glance { member, reply } => {
                 let state = self.run.state();
                 let (closed, waiting, known) = (state.closed, state.waiting.len(), state.knows(&member));
-                let _ = reply.send(Ok(Glance { closed, waiting, known }));
+                self.answer(reply, Glance { closed, waiting, known });
             }
             Command::Store { round, operation, call, reply } => self.store(round, operation, call, reply),
         }

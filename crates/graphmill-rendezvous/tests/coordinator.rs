@@ -121,6 +121,19 @@ async fn a_death_is_an_event_that_frees_a_place_at_once() {
 }
 
 #[tokio::test]
+async fn a_sign_of_life_that_comes_too_late_does_not_pass_for_one_in_time() {
+    let coordinator = memory();
+    let settings = Settings { keep_alive: Duration::from_millis(20), missed: 1, ..Settings::new(1, 1) };
+    for round in 0..10 {
+        let joined = coordinator.join("run", node(0), settings.clone(), WITHIN).await.unwrap();
+        assert_eq!(joined, Outcome::Joined { round, rank: 0, world_size: 1 });
+        // The coordinator has no other thread, so it sees the end of the lease when it sees the keep-alive.
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!coordinator.keep_alive("run", node(0)).await.unwrap(), "round {round}");
+    }
+}
+
+#[tokio::test]
 async fn whoever_brings_other_settings_is_told_the_difference() {
     let coordinator = memory();
     let first = coordinator.join("run", node(0), Settings::new(2, 4), WITHIN);

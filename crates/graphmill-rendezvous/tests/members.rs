@@ -307,3 +307,25 @@ async fn members_find_the_leader_through_etcd() {
     let error = nobody.status("train", Duration::from_millis(500)).await.unwrap_err().to_string();
     assert!(error.contains("no coordinator leads"), "{error}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_asks_for_a_leader_that_is_gone_finds_the_next_one() {
+    let Some(nodes) = etcd::Nodes::start(1) else { return };
+    let url = format!("etcd://{}/train?prefix=next", nodes.addresses());
+    // Etcd says that one leads, but nobody is there.
+    let gone = etcd::lead(&nodes.connect("next"), "127.0.0.1:1").await;
+    // Two ask over each connection, as members and servers do, and doubt it at the same time.
+    let mut asking = tokio::task::JoinSet::new();
+    for connection in (0..32).map(|_| connect(&url)) {
+        for connection in [connection.clone(), connection] {
+            asking.spawn(async move { connection.runs(LONG).await });
+        }
+    }
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    drop(gone);
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let _serving = Serving::guarded(&port, Keeping::Etcd(nodes.connect("next"), port.clone()), None, None).await;
+    while let Some(answered) = asking.join_next().await {
+        assert_eq!(answered.unwrap().unwrap(), Vec::<String>::new());
+    }
+}

@@ -6,9 +6,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use graphmill_rendezvous::etcd::{Etcd, EtcdUrl};
 use graphmill_rendezvous::keeper::{EtcdKeeper, Keeper, Written};
 use graphmill_rendezvous::storage::{Arrival, Terms};
 use graphmill_rendezvous::{Coordinator, Keeping, Node, Operation, Outcome, Refused, Settings};
+use graphmill_testing::{Fault, Proxy};
 
 const WITHIN: Duration = Duration::from_secs(30);
 
@@ -164,10 +166,66 @@ async fn a_run_that_was_changed_elsewhere_is_read_again() {
         written |= matches!(other.write(value, Some(token)).await.unwrap(), Written::Set(_));
     }
     assert!(written);
+    // Nobody is told what is not kept, also who only looks.
     let set = Operation::Set(vec![("k".to_owned(), b"ours".to_vec())]);
-    let refused = coordinator.store("run", 0, set).await.unwrap_err().to_string();
+    let (stored, closed, status) =
+        tokio::join!(coordinator.store("run", 0, set), coordinator.close("run", None), coordinator.status("run"));
+    let refused = stored.unwrap_err().to_string();
     assert!(refused.contains("somebody else keeps this run"), "{refused}");
+    assert!(closed.is_err() && !status.is_ok_and(|status| status.state.closed));
     let get = Operation::Get(vec!["k".to_owned()], WITHIN);
     let found = led(async || coordinator.store("run", 0, get.clone()).await).await;
     assert_eq!(found.values, [b"theirs".to_vec()], "what is kept is what counts");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_resigns_is_followed_at_once() {
+    let Some(nodes) = etcd::Nodes::start(1) else { return };
+    let coordinator =
+        |address: &str| Coordinator::new(Keeping::Etcd(nodes.connect("resigns"), address.to_owned())).unwrap();
+    let (first, settings) = (coordinator("first"), Settings::new(1, 1));
+    let joined = led(async || first.join("run", node(1), settings.clone(), WITHIN).await).await;
+    let second = coordinator("second");
+    second.resign().await;
+    assert!(first.keep_alive("run", node(1)).await.unwrap(), "who does not lead cannot resign");
+    first.resign().await;
+    // Nothing of the first is dropped, so its lease in etcd is kept up all the time; only its word makes room.
+    let again = led(async || second.join_again("run", node(1), settings.clone(), WITHIN, None).await).await;
+    assert_eq!(again, joined);
+    let set = Operation::Set(vec![("k".to_owned(), b"late".to_vec())]);
+    assert!(matches!(first.store("run", 0, set).await, Err(Refused::Unkept(_))), "it keeps nothing any more");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_is_cut_off_from_etcd_stands_by_and_another_goes_on() {
+    let Some(nodes) = etcd::Nodes::start(1) else { return };
+    let proxy = Proxy::start(nodes.addresses().parse().unwrap(), 1).unwrap();
+    let through = EtcdUrl { nodes: vec![proxy.address().to_string()], ..EtcdUrl::default() };
+    let through = Arc::new(Etcd::open(&through, "cut").unwrap());
+    let first = Coordinator::new(Keeping::Etcd(through, "first".to_owned())).unwrap();
+    let settings = Settings { expected: Some(1), ..Settings::new(1, 2) };
+    let joined = led(async || first.join("run", node(1), settings.clone(), WITHIN).await).await;
+    let second = Coordinator::new(Keeping::Etcd(nodes.connect("cut"), "second".to_owned())).unwrap();
+    proxy.apply(Fault::Partition);
+    // A member that reaches the first alone is not told of a round; one that reaches the second is in the one it was in.
+    let cut_off = first.join("run", node(2), settings.clone(), WITHIN);
+    let goes_on = led(async || second.join_again("run", node(1), settings.clone(), WITHIN, None).await);
+    let (cut_off, goes_on) = tokio::join!(cut_off, goes_on);
+    assert!(matches!(cut_off, Err(Refused::Standby(_) | Refused::Unkept(_))), "{cut_off:?}");
+    assert_eq!(goes_on, joined);
+    let next = led(async || second.join("run", node(1), settings.clone(), WITHIN).await).await;
+    assert_eq!(next, Outcome::Joined { round: 1, rank: 0, world_size: 1 });
+
+    proxy.apply(Fault::Heal);
+    let began = Instant::now();
+    loop {
+        match first.keep_alive("run", node(1)).await {
+            Err(Refused::Standby(reason)) if reason.contains("second leads") => break,
+            Err(Refused::Standby(_) | Refused::Unkept(_)) => {}
+            other => panic!("{other:?}"),
+        }
+        assert!(began.elapsed() < WITHIN);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(second.status("run").await.unwrap().state.round, 1, "what the first wanted to write is not there");
 }

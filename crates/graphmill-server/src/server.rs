@@ -330,7 +330,7 @@ pub(crate) fn check_open<'a>(listen: impl IntoIterator<Item = &'a Endpoint>, may
 }
 
 /// Lets this process have as many descriptors as it may: each connection takes one, and each piece of shared memory.
-fn raise_descriptors() {
+pub(crate) fn raise_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     // Where it is refused, connections beyond the old limit wait in the system.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });

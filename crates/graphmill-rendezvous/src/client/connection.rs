@@ -107,12 +107,12 @@ impl Connection {
         F: Future<Output = Result<tonic::Response<T>, Status>>,
     {
         let mut out_of_reach = Instant::now();
-        let mut asked = false;
+        let (mut asked, mut before) = (false, None);
         loop {
             let began = Instant::now();
             let picked = tokio::select! {
                 picked = self.finder.pick() => picked,
-                () = self.too_long(began, limit) => return Err(self.silent(doing, began)),
+                () = self.too_long(began, limit) => return Err(self.silent(doing, began, before)),
             };
             let error = match picked {
                 Err(reason) => Error::Unavailable { doing, at: self.finder.everywhere(), reason },
@@ -121,7 +121,7 @@ impl Connection {
                         answered = call(picked.service.clone(), asked) => answered,
                         () = self.too_long(began, limit) => {
                             self.finder.doubt(&picked);
-                            return Err(self.silent(doing, began));
+                            return Err(self.silent(doing, began, before));
                         }
                     };
                     let status = match answered {
@@ -156,6 +156,7 @@ impl Connection {
             if out_of_reach.elapsed() + PAUSE >= patience {
                 return Err(error);
             }
+            before = Some(error);
             tokio::time::sleep(PAUSE).await;
         }
     }
@@ -176,7 +177,11 @@ impl Connection {
         }
     }
 
-    fn silent(&self, doing: &'static str, since: Instant) -> Error {
+    /// No answer came since then; for an attempt that had hardly begun, what became of the one before says more.
+    fn silent(&self, doing: &'static str, since: Instant, before: Option<Error>) -> Error {
+        if let Some(before) = before.filter(|_| since.elapsed() < HELD) {
+            return before;
+        }
         let (at, within) = (self.finder.everywhere(), Duration::from_millis(since.elapsed().as_millis() as u64));
         Error::Unavailable { doing, at, reason: format!("no answer within {within:?}") }
     }

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use super::api::request_op::Request;
-use super::api::{LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest, PutRequest, RequestOp};
+use super::api::{
+    DeleteRangeRequest, LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest, PutRequest, RequestOp,
+};
 use super::{Etcd, created, read_op};
 use crate::keeper::KeepError;
 
@@ -64,6 +66,16 @@ impl Etcd {
             }
         });
         receiver
+    }
+
+    /// Takes the key away that was made at a revision, so that another leads at once. To be called by a process that ends: it does
+    /// not try to lead again.
+    pub(crate) async fn resign(&self, revision: i64) {
+        let key = DeleteRangeRequest { key: self.leader_key(), range_end: Vec::new() };
+        let remove = RequestOp { request: Some(Request::RequestDeleteRange(key)) };
+        if let Err(error) = self.transact(vec![self.led_since(revision)], vec![remove], Vec::new()).await {
+            tracing::warn!(%error, "etcd was not told; the lease of this leader ends by itself");
+        }
     }
 
     /// Makes the leader's key if there is none; with the lease that it is under, and when that was asked for.

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use tonic::service::Routes;
 
 use super::serve;
-use crate::server::{StartError, check_open};
+use crate::server::{StartError, check_open, raise_descriptors};
 
 /// The most connections at once.
 const CONNECTIONS: usize = 16_384;
@@ -34,6 +34,7 @@ impl HttpServer {
     ) -> Result<Self, StartError> {
         let guarded = has_token || tls.as_ref().is_some_and(ServerTls::is_mutual);
         check_open(listen, guarded || insecure)?;
+        raise_descriptors();
         let listener = Listener::bind(listen, tls).await?;
         let endpoints = listener.local_endpoints().to_vec();
         let (health, health_service) = tonic_health::server::health_reporter();

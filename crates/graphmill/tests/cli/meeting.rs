@@ -1,5 +1,6 @@
 //! Servers and clients that meet through a coordinator: who takes over when somebody dies, and that no batch is lost.
 
+use std::io::{BufRead as _, BufReader};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -259,6 +260,38 @@ fn what_is_missing_or_does_not_fit_is_said_in_words() {
     ] {
         assert!(place.fail(&format!("serve {line}")).contains(words), "{line}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watcher_sees_the_servers_of_a_run_and_whoever_joins_it_later() {
+    let place = Workplace::new();
+    graph(&place);
+    let (_coordinator, coordinator) = Coordinator::start(&place, "--listen 127.0.0.1:0");
+    assert!(place.fail(&format!("rendezvous status {coordinator}/train --watch")).contains("there is no run `train`"));
+    let run = Run { place: &place, coordinator: coordinator.clone(), flags: "--servers 1" };
+    let (server, _) = run.serve("127.0.0.1:0");
+    run.until("all is served", all_served);
+    let line = format!("rendezvous status {coordinator}/train --watch --json");
+    let mut watcher = place.command(&line).spawn().unwrap();
+    let mut lines = BufReader::new(watcher.stdout.take().unwrap()).lines();
+    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
+    let first = next();
+    assert!(all_served(&first["storage"]) && first["members"] == Value::Null, "{first}");
+    let settings = graphmill_rendezvous::Settings::new(1, 1);
+    let member = crate::rendezvous::member(&coordinator, &settings);
+    member.next_rendezvous().await.unwrap();
+    while next()["members"].as_array().map(Vec::len) != Some(1) {}
+    assert_eq!(server.stop(Signal::TERM), Some(0));
+    let gone = loop {
+        let seen = next();
+        if servers_of(&seen["storage"]) == 0 {
+            break seen;
+        }
+    };
+    assert_eq!((&gone["storage"]["missing"], &gone["round"]), (&json!([0, 1, 2, 3]), &json!(0)), "members stay");
+    member.set_closed().await.unwrap();
+    while next()["closed"] != true {}
+    assert!(watcher.wait().unwrap().success());
 }
 
 #[test]

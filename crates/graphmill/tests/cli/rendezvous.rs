@@ -10,7 +10,7 @@ use graphmill_rendezvous::{Settings, Target};
 use crate::servers::Coordinator;
 use crate::support::Workplace;
 
-fn member(address: &str, settings: &Settings) -> Member {
+pub(crate) fn member(address: &str, settings: &Settings) -> Member {
     let target: Target = address.parse().unwrap();
     let connection = Connection::open(&target.place, &ConnectOptions::default()).unwrap();
     let timeouts = Timeouts { join: Duration::from_secs(60), ..Timeouts::default() };
@@ -179,6 +179,21 @@ async fn a_watcher_follows_a_run_over_the_death_of_its_coordinator() {
     first.set_closed().await.unwrap();
     while next()["closed"] != true {}
     assert!(watcher.wait().unwrap().success(), "the end of the run is the end of the watch");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn there_is_room_for_more_members_than_a_shell_lets_a_process_have_files() {
+    let place = Workplace::new();
+    let mut command = Command::new("sh");
+    let line = format!(
+        "ulimit -Sn 32; exec {} --quiet rendezvous serve --listen 127.0.0.1:0",
+        env!("CARGO_BIN_EXE_graphmill")
+    );
+    command.args(["-c", &line]).current_dir(place.path(".")).stdin(Stdio::null()).stdout(Stdio::piped());
+    let (_coordinator, address) = Coordinator::spawn(command);
+    let settings = Settings::new(48, 48);
+    let members: Vec<_> = (0..48).map(|_| member(&address, &settings)).collect();
+    assert!(join_all(&members).await.iter().zip(0..).all(|(joined, rank)| *joined == (0, rank, 48)));
 }
 
 #[test]

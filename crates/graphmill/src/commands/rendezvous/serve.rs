@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::builder::BoolishValueParser;
@@ -84,7 +85,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         let mut stopping = Stopping::listen()?;
         let has_token = token.is_some();
         let keeping = args.state.as_ref().map_or(Ok(Keeping::Memory), |state| Keeping::parse(state, &advertised))?;
-        let routes = Routes::new(service::service(Coordinator::new(keeping)?, token));
+        let coordinator = Coordinator::new(keeping)?;
+        let routes = Routes::new(service::service(Arc::clone(&coordinator), token));
         let server = HttpServer::start(&listen, tls, has_token, args.insecure, routes).await?;
         for endpoint in server.endpoints() {
             output::print(&format!("listening on {endpoint}"))?;
@@ -94,6 +96,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             () = stdin_end(args.until_stdin_closes) => {}
         }
         context.note("stopping");
+        drop(server);
+        coordinator.resign().await;
         anyhow::Ok(())
     })?;
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));

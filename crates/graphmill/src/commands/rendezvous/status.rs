@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use graphmill_net::{ClientTls, Token};
-use graphmill_rendezvous::Target;
 use graphmill_rendezvous::client::{ConnectOptions, Connection, Error};
+use graphmill_rendezvous::{Target, storage};
 use graphmill_wire::proto::{MemberList, RunStatus, StorageStatus};
+use tonic::Streaming;
 
 use super::servers;
 use crate::context::Context;
@@ -96,33 +97,78 @@ pub(crate) fn run(args: &Args, _: &Context) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows every change until the run is closed, from whichever coordinator serves it.
+/// Shows every change of a run's members and servers until the run is closed, from whichever coordinator serves it.
 async fn follow(connection: &Connection, run: &str, within: Duration, json: bool) -> anyhow::Result<()> {
     // A terminal shows one status, and how long ago members were heard of goes on.
     let live = !json && std::io::stdout().is_terminal();
-    let mut changes = connection.watch(run, within).await?;
+    let following = storage::follow(connection.clone(), run);
+    let mut servers = following.status();
+    let mut storage = Some(connection.storage(run, within).await?).filter(|storage| storage.settings.is_some());
+    let (mut changes, mut status) = (members(connection, run, within, storage.is_some()).await?, None);
     loop {
-        let status = tokio::select! {
-            changed = changes.message() => {
-                let Ok(Some(status)) = changed else {
+        tokio::select! {
+            changed = next(&mut changes) => match changed {
+                Some(changed) => status = Some(changed),
+                None => {
                     // It has gone, or leads no more.
                     tokio::time::sleep(PAUSE).await;
-                    changes = connection.watch(run, within).await?;
+                    changes = members(connection, run, within, storage.is_some()).await?;
                     continue;
-                };
-                status
+                }
+            },
+            Ok(()) = servers.changed() => {
+                let told = servers.borrow_and_update().clone();
+                let Some(told) = told.filter(|told| told.settings.is_some()) else { continue };
+                storage = Some(StorageStatus::clone(&told));
+                // Where there are members, they come first.
+                if changes.is_some() && status.is_none() {
+                    continue;
+                }
+            },
+            () = tokio::time::sleep(REFRESH), if live || changes.is_none() => {
+                if changes.is_none() {
+                    changes = members(connection, run, within, true).await?;
+                } else {
+                    status = Some(connection.status(run, within).await?);
+                }
+                if storage.is_some() {
+                    storage = Some(connection.storage(run, within).await?);
+                }
+                if !live {
+                    continue;
+                }
             }
-            () = tokio::time::sleep(REFRESH), if live => connection.status(run, within).await?,
-        };
-        let shown = match (json, live) {
-            (true, _) => as_json(&status).to_string(),
-            (false, true) => format!("{CLEAR}{}", render(&status)),
-            (false, false) => render(&status),
-        };
-        output::print(&shown)?;
-        if status.closed {
+        }
+        let (status, storage) = (status.as_ref(), storage.as_ref());
+        output::print(&match (json, live) {
+            (true, _) => to_json(status, storage).to_string(),
+            (false, true) => format!("{CLEAR}{}", to_text(status, storage)),
+            (false, false) => to_text(status, storage),
+        })?;
+        if status.is_some_and(|status| status.closed) {
             return Ok(());
         }
+    }
+}
+
+/// The changes of a run's members; nothing yet, if the run has servers and nobody has joined it.
+async fn members(
+    connection: &Connection,
+    run: &str,
+    within: Duration,
+    served: bool,
+) -> Result<Option<Streaming<RunStatus>>, Error> {
+    match connection.watch(run, within).await {
+        Err(Error::NoRun { .. }) if served => Ok(None),
+        changes => changes.map(Some),
+    }
+}
+
+/// The next change, or nothing if whoever tells them is gone.
+async fn next(changes: &mut Option<Streaming<RunStatus>>) -> Option<RunStatus> {
+    match changes {
+        Some(changes) => changes.message().await.ok().flatten(),
+        None => std::future::pending().await,
     }
 }
 
@@ -131,16 +177,21 @@ fn list(runs: &[String]) -> String {
 }
 
 fn show(status: Option<&RunStatus>, storage: Option<&StorageStatus>, json: bool) -> anyhow::Result<()> {
-    if json {
-        let mut shown = status.map_or_else(|| serde_json::json!({}), as_json);
-        if let Some(storage) = storage {
-            shown["run"] = storage.run.clone().into();
-            shown["storage"] = servers::as_json(storage);
-        }
-        return output::print_json(&shown);
-    }
+    if json { output::print_json(&to_json(status, storage)) } else { output::print(&to_text(status, storage)) }
+}
+
+fn to_text(status: Option<&RunStatus>, storage: Option<&StorageStatus>) -> String {
     let parts = [status.map(render), storage.map(servers::render)];
-    output::print(&parts.into_iter().flatten().collect::<Vec<_>>().join("\n"))
+    parts.into_iter().flatten().collect::<Vec<_>>().join("\n")
+}
+
+fn to_json(status: Option<&RunStatus>, storage: Option<&StorageStatus>) -> serde_json::Value {
+    let mut shown = status.map_or_else(|| serde_json::json!({}), as_json);
+    if let Some(storage) = storage {
+        shown["run"] = storage.run.clone().into();
+        shown["storage"] = servers::as_json(storage);
+    }
+    shown
 }
 
 fn render(status: &RunStatus) -> String {

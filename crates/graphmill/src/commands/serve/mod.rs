@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use graphmill_graph::{Dataset, OpenOptions, Storage, guard};
 use graphmill_ingest::Job;
 use graphmill_ingest::download::download;
+use graphmill_rendezvous::service;
 use graphmill_server::{Leftovers, OpenPartitions, Server};
 
 use crate::context::Context;
@@ -29,6 +30,7 @@ Examples:
   graphmill serve g                                              all of a dataset, for this host
   graphmill serve g4 --partition 0,1 --listen 127.0.0.1:4100 --peers 127.0.0.1:4101
   graphmill serve g4 --rendezvous 127.0.0.1:4300 --run train --servers 2   partitions as the coordinator gives them
+  graphmill serve g4 --coordinator --rendezvous 127.0.0.1:4100 --run train --servers 2   the first of them, which coordinates too
   graphmill serve s3://graphs/g --partition 0 --cache-dir /data  fetched first, and checked
   graphmill serve g4 --listen 0.0.0.0:4100 --token-file token    for other hosts, which must know the token
   graphmill serve g4 --config serve.toml                         flags, then GRAPHMILL_... variables, then the file
@@ -73,7 +75,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let url = args.dataset.to_str().filter(|text| text.contains("://")).map(str::to_owned);
     let cache = url.as_ref().map(|_| settings.cache_dir()).transpose()?;
     let fetched = url.zip(cache);
-    let options = settings.options(opening(fetched.clone(), storage))?;
+    let mut options = settings.options(opening(fetched.clone(), storage))?;
     let idle = settings.exit_when_idle()?;
     let directory = match &fetched {
         Some((url, cache)) => {
@@ -94,6 +96,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         let mut stopping = Stopping::listen()?;
         // A signal that came since a download began was only noted.
         context.job().check().map_err(|_| graphmill_ingest::Error::DownloadInterrupted)?;
+        // One that leads must be reached soon, so it begins when everything else is ready.
+        let coordinator = settings.coordinator()?;
+        if let Some(coordinator) = &coordinator {
+            let service = service::service(Arc::clone(coordinator), options.token.clone());
+            options.services = options.services.add_service(service);
+        }
         let server = Server::start(dataset, options).await?;
         for endpoint in server.endpoints() {
             output::print(&format!("listening on {endpoint}"))?;
@@ -113,6 +121,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         let drain = if guard::lost_page().is_some() { drain.min(LAST_BATCHES) } else { drain };
         context.note(&format!("stopping, within {}", numbers::duration(drain)));
         let leftovers = server.stop(drain).await;
+        if let Some(coordinator) = coordinator {
+            coordinator.resign().await;
+        }
         failed.map_or(Ok(leftovers), |reason| Err(anyhow::Error::msg(reason)))
     })?;
     runtime.shutdown_timeout(Duration::from_secs(1));

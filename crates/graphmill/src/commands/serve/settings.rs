@@ -1,12 +1,13 @@
 //! What a server is told: by flags, by variables, or by a file, in this order.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::builder::BoolishValueParser;
 use graphmill_net::{ClientTls, Endpoint, ServerTls, Token};
-use graphmill_rendezvous::{Coordinator, Keeping, Target, service};
+use graphmill_rendezvous::{Coordinator, Keeping, Target};
 use graphmill_server::{Limits, OpenPartitions, Options, Rendezvous};
 use serde::Deserialize;
 use tonic::service::Routes;
@@ -14,6 +15,8 @@ use tonic::service::Routes;
 use crate::terminal::logs::LogFormat;
 use crate::terminal::numbers;
 
+/// Where a server listens, unless told otherwise.
+const LISTEN: &str = "127.0.0.1:4100";
 /// How long a server that stops finishes what is under way, unless told otherwise.
 const DRAIN: f64 = 10.0;
 /// How long a silent client keeps its channels, unless told otherwise.
@@ -60,7 +63,7 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "N", env = "GRAPHMILL_SERVER_COUNT")]
     servers: Option<u32>,
 
-    /// The address at which others reach this server, for --rendezvous [default: the first of --listen]
+    /// The address at which others reach this server, for --rendezvous and --coordinator [default: the first of --listen]
     #[arg(long, value_name = "ADDRESS", env = "GRAPHMILL_ADVERTISE")]
     advertise: Option<String>,
 
@@ -137,9 +140,10 @@ pub(crate) struct Settings {
     #[arg(long, env = "GRAPHMILL_COORDINATOR", value_parser = BoolishValueParser::new())]
     coordinator: bool,
 
-    /// A folder to keep the coordinator's runs in; without it they are gone when this process is
-    #[arg(long, value_name = "DIR", env = "GRAPHMILL_STATE")]
-    state: Option<PathBuf>,
+    /// Where the coordinator keeps its runs: a folder, or `etcd://HOST:PORT,HOST:PORT/PREFIX`, which it shares with others; without it
+    /// they are gone when this process is
+    #[arg(long, value_name = "DIR|URL", env = "GRAPHMILL_STATE")]
+    state: Option<String>,
 
     /// How to write logs; `GRAPHMILL_LOG` says which, as in `graphmill=debug`
     #[arg(long, value_enum, env = "GRAPHMILL_LOG_FORMAT")]
@@ -217,7 +221,7 @@ impl Settings {
         let Some(url) = &self.rendezvous else {
             let given = [self.replicas.is_some(), self.servers.is_some(), self.server_lease.is_some()];
             anyhow::ensure!(
-                !given.contains(&true) && self.run.is_none() && self.advertise.is_none(),
+                !given.contains(&true) && self.run.is_none() && (self.advertise.is_none() || self.coordinator),
                 "--run, --replicas, --servers, --advertise and --server-lease are for servers that meet: say --rendezvous too"
             );
             return Ok(None);
@@ -244,9 +248,20 @@ impl Settings {
         }))
     }
 
+    /// The coordinator that is served too, if one is asked for. To be called inside a runtime.
+    pub(crate) fn coordinator(&self) -> anyhow::Result<Option<Arc<Coordinator>>> {
+        if !self.coordinator {
+            return Ok(None);
+        }
+        let listen = self.listen.first().map_or(LISTEN, String::as_str);
+        let address = self.advertise.as_deref().unwrap_or(listen).parse()?;
+        let keeping = self.state.as_ref().map_or(Ok(Keeping::Memory), |state| Keeping::parse(state, &address))?;
+        Ok(Some(Coordinator::new(keeping)?))
+    }
+
     pub(crate) fn options(&self, open: OpenPartitions) -> anyhow::Result<Options> {
         let defaults = Options::default();
-        let listen = if self.listen.is_empty() { vec!["127.0.0.1:4100".to_owned()] } else { self.listen.clone() };
+        let listen = if self.listen.is_empty() { vec![LISTEN.to_owned()] } else { self.listen.clone() };
         let tls = match (&self.tls_cert, &self.tls_key) {
             (Some(cert), Some(key)) => Some(ServerTls::load(cert, key, self.tls_client_ca.as_deref())?),
             (None, None) => None,
@@ -263,15 +278,6 @@ impl Settings {
             self.coordinator || self.state.is_none(),
             "--state is for a coordinator: say --coordinator too"
         );
-        anyhow::ensure!(
-            self.state.as_ref().is_none_or(|state| !state.starts_with("etcd:")),
-            "--state is a folder here; runs are kept in etcd by `graphmill rendezvous serve --state etcd://...`"
-        );
-        let mut services = Routes::default();
-        if self.coordinator {
-            let keeping = self.state.clone().map_or(Keeping::Memory, Keeping::Folder);
-            services = services.add_service(service::service(Coordinator::new(keeping)?, token.clone()));
-        }
         Ok(Options {
             listen: endpoints(&listen)?,
             watch_listen: self.watch_listen.as_ref().map(|address| address.parse()).transpose()?,
@@ -279,7 +285,7 @@ impl Settings {
             rendezvous: self.rendezvous(open)?,
             threads: self.threads.unwrap_or(defaults.threads).clamp(1, 1024),
             token,
-            services,
+            services: Routes::default(),
             tls,
             peer_tls,
             insecure: self.insecure,
