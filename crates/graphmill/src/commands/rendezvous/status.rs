@@ -107,15 +107,15 @@ async fn follow(connection: &Connection, run: &str, within: Duration, json: bool
     let (mut changes, mut status) = (members(connection, run, within, storage.is_some()).await?, None);
     loop {
         tokio::select! {
-            changed = next(&mut changes) => match changed {
-                Some(changed) => status = Some(changed),
-                None => {
+            changed = next(&mut changes) => {
+                let Some(changed) = changed else {
                     // It has gone, or leads no more.
                     tokio::time::sleep(PAUSE).await;
                     changes = members(connection, run, within, storage.is_some()).await?;
                     continue;
-                }
-            },
+                };
+                status = Some(changed);
+            }
             Ok(()) = servers.changed() => {
                 let told = servers.borrow_and_update().clone();
                 let Some(told) = told.filter(|told| told.settings.is_some()) else { continue };
