@@ -16,8 +16,19 @@ VENV := .venv
 VENV_READY := $(VENV)/.installed
 FUZZ_SECONDS ?= 60
 MINUTES ?= 5
-FUZZ_RUN := $(CARGO) fuzz run --sanitizer none
-FUZZ_SEEDS := $(addprefix ../crates/graphmill-graph/tests/fixtures/v1/,whole assigned)
+FUZZ_TARGETS := manifest arrays frames connection objects rendezvous control coordinator texts
+FUZZ_manifest := -max_len=20000
+FUZZ_arrays := -max_len=256 -len_control=0
+FUZZ_frames := -max_len=8192
+FUZZ_connection := -max_len=40000
+FUZZ_objects := -max_len=8192
+FUZZ_rendezvous := -max_len=8192
+FUZZ_control := -max_len=4096
+FUZZ_coordinator := -max_len=4096
+FUZZ_texts := -max_len=2048
+# What a target begins with, beside what it puts into its corpus itself.
+fuzz_inputs = corpus/$(1) $(patsubst fuzz/%,%,$(wildcard fuzz/seeds/$(1))) $(FUZZ_SEEDS_$(1))
+FUZZ_SEEDS_manifest := $(addprefix ../crates/graphmill-graph/tests/fixtures/v1/,whole assigned)
 
 # Puts the Python module of a profile where the environment finds it.
 define install
@@ -130,15 +141,19 @@ docs: develop ## build the API documentation, of Rust and of Python
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --workspace
 	$(VENV)/bin/pdoc --docformat google --output-directory $(TARGET)/doc/python graphmill
 
-.PHONY: fuzz
-fuzz: cargo-fuzz ## fuzz the readers, FUZZ_SECONDS for each target
-	cd fuzz && mkdir -p corpus/manifest corpus/arrays corpus/frames corpus/connection corpus/objects corpus/rendezvous
-	cd fuzz && $(FUZZ_RUN) manifest corpus/manifest $(FUZZ_SEEDS) -- -max_total_time=$(FUZZ_SECONDS) -max_len=20000
-	cd fuzz && $(FUZZ_RUN) arrays corpus/arrays -- -max_total_time=$(FUZZ_SECONDS) -max_len=256 -len_control=0
-	cd fuzz && $(FUZZ_RUN) frames corpus/frames -- -max_total_time=$(FUZZ_SECONDS) -max_len=8192
-	cd fuzz && $(FUZZ_RUN) connection corpus/connection -- -max_total_time=$(FUZZ_SECONDS) -max_len=40000
-	cd fuzz && $(FUZZ_RUN) objects corpus/objects -- -max_total_time=$(FUZZ_SECONDS) -max_len=8192
-	cd fuzz && $(FUZZ_RUN) rendezvous corpus/rendezvous seeds/rendezvous -- -max_total_time=$(FUZZ_SECONDS) -max_len=8192
+FUZZES := $(addprefix fuzz-,$(FUZZ_TARGETS))
+.PHONY: fuzz $(FUZZES)
+fuzz: $(FUZZES) ## fuzz the readers, FUZZ_SECONDS for each target; one alone: make fuzz-NAME
+$(FUZZES): fuzz-%: cargo-fuzz
+	cd fuzz && mkdir -p corpus/$* && $(CARGO) fuzz run --sanitizer none $* $(call fuzz_inputs,$*) -- \
+		-max_total_time=$(FUZZ_SECONDS) $(FUZZ_$*)
+
+.PHONY: fuzz-coverage
+fuzz-coverage: cargo-fuzz ## measure which lines of the readers the corpora reach
+	cd fuzz && mkdir -p $(addprefix corpus/,$(FUZZ_TARGETS))
+	cd fuzz && RUSTFLAGS=-Cinstrument-coverage $(CARGO) fuzz build --sanitizer none --target-dir target/coverage
+	$(PYTHON3) fuzz/coverage.py --build $$(dirname $$(find fuzz/target/coverage -path '*/release/manifest')) \
+		$(foreach target,$(FUZZ_TARGETS),"$(target)=$(strip $(call fuzz_inputs,$(target)))")
 
 .PHONY: soak
 soak: ## faults for long: the whole matrix, failover, then MINUTES of kills and cuts

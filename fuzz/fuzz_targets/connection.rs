@@ -4,6 +4,7 @@
 
 #![no_main]
 
+mod corpus;
 mod seeds;
 
 use graphmill_net::{Error, Stream, split};
@@ -112,7 +113,7 @@ fn inputs() -> Vec<Vec<u8>> {
     std::iter::once(all).chain(frames.into_iter().enumerate().map(one)).collect()
 }
 
-fuzz_target!(init: seeds::write_to_corpus(&inputs()), |input: &[u8]| {
+fuzz_target!(init: corpus::write_to_corpus(&inputs()), |input: &[u8]| {
     let [piece, bodies, bytes @ ..] = input else { return };
     // Many small pieces are slow, and find no more than a few.
     let piece = usize::from(*piece) * usize::from(*piece) / 4 + 1 + bytes.len() / 64;

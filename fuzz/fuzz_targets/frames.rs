@@ -3,6 +3,7 @@
 
 #![no_main]
 
+mod corpus;
 mod seeds;
 
 use graphmill_sample::{Answer, BatchId};
@@ -67,7 +68,7 @@ fn read_body(message: &Message, body: &[u8], batch: BatchId) {
     }
 }
 
-fuzz_target!(init: seeds::write_to_corpus(&seeds::frames()), |input: &[u8]| {
+fuzz_target!(init: corpus::write_to_corpus(&seeds::frames()), |input: &[u8]| {
     let Some((bytes, rest)) = input.split_first_chunk::<HEADER>() else { return };
     let Ok(header) = Header::decode(bytes, VERSION, Limits::SERVER) else { return };
     assert_eq!(&header.encode(), bytes);

@@ -5,6 +5,7 @@
 
 #![no_main]
 
+mod corpus;
 mod seeds;
 
 use std::io::{Read, Write};
@@ -91,7 +92,7 @@ fn inputs() -> Vec<Vec<u8>> {
     keys.map(String::into_bytes).into_iter().chain(seeds::frames()).chain([seeds::objects().concat()]).collect()
 }
 
-fuzz_target!(init: seeds::write_to_corpus(&inputs()), |input: &[u8]| {
+fuzz_target!(init: corpus::write_to_corpus(&inputs()), |input: &[u8]| {
     if input.starts_with(b"graphmill+") {
         let Ok(text) = std::str::from_utf8(input) else { return };
         if let Ok(key) = text.parse::<Key>() {

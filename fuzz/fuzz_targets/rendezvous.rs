@@ -23,7 +23,11 @@ fn go_on(records: &Records) {
     let stranger = Arc::new(Node::new("stranger", 1, 1));
     let mut events = vec![Event::Tick, Event::Join(stranger, Duration::from_secs(5))];
     events.extend(known.iter().flat_map(|node| {
-        [Event::KeepAlive(Arc::clone(node)), Event::JoinAgain(Arc::clone(node), now), Event::Join(Arc::clone(node), now)]
+        [
+            Event::KeepAlive(Arc::clone(node)),
+            Event::JoinAgain(Arc::clone(node), now),
+            Event::Join(Arc::clone(node), now),
+        ]
     }));
     events.extend([Event::Tick, Event::Close]);
     for (step, event) in events.into_iter().enumerate() {
@@ -45,14 +49,9 @@ fuzz_target!(|bytes: &[u8]| {
         go_on(&replayed.records);
     }
     let length = (bytes.len() as u32).to_le_bytes();
-    let sealed = [
-        b"GMRDZV\x02\0",
-        &length[..],
-        &(xxh3_64(&length) as u32).to_le_bytes(),
-        &xxh3_64(bytes).to_le_bytes(),
-        bytes,
-    ]
-    .concat();
+    let sealed =
+        [b"GMRDZV\x02\0", &length[..], &(xxh3_64(&length) as u32).to_le_bytes(), &xxh3_64(bytes).to_le_bytes(), bytes]
+            .concat();
     if let Ok(replayed) = replay(&sealed) {
         go_on(&replayed.records);
     }

@@ -1,24 +1,11 @@
 //! Frames of a real exchange, for a corpus to begin with: a greeting, a batch with the questions and answers that made it,
 //! and one frame of every other kind.
 
-use std::fs;
-use std::path::PathBuf;
-
 use graphmill_graph::{Dataset, Direction};
-use graphmill_sample::{
-    Answer, AnswerScratch, BatchId, Config, Layout, Machine, Plan, Seeds, Step, Task, View, law,
-};
+use graphmill_sample::{Answer, AnswerScratch, BatchId, Config, Layout, Machine, Plan, Seeds, Step, Task, View, law};
 use graphmill_testing::{Assignment, sample, tempdir, write};
 use graphmill_wire::proto::{self, original_id::Id};
 use graphmill_wire::{Header, Message, batch, exchange, read};
-
-/// Writes inputs to the first directory that libFuzzer was given, if it was given one.
-pub fn write_to_corpus(inputs: &[Vec<u8>]) {
-    let Some(directory) = std::env::args().skip(1).map(PathBuf::from).find(|path| path.is_dir()) else { return };
-    for (number, input) in inputs.iter().enumerate() {
-        fs::write(directory.join(format!("seed-{number}")), input).unwrap();
-    }
-}
 
 /// The bytes of a frame.
 fn frame(header: Header, message: &Message, body: &[u8]) -> Vec<u8> {
