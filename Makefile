@@ -148,13 +148,6 @@ $(FUZZES): fuzz-%: cargo-fuzz
 	cd fuzz && mkdir -p corpus/$* && $(CARGO) fuzz run --sanitizer none $* $(call fuzz_inputs,$*) -- \
 		-max_total_time=$(FUZZ_SECONDS) $(FUZZ_$*)
 
-.PHONY: fuzz-coverage
-fuzz-coverage: cargo-fuzz ## measure which lines of the readers the corpora reach
-	cd fuzz && mkdir -p $(addprefix corpus/,$(FUZZ_TARGETS))
-	cd fuzz && RUSTFLAGS=-Cinstrument-coverage $(CARGO) fuzz build --sanitizer none --target-dir target/coverage
-	$(PYTHON3) fuzz/coverage.py --build $$(dirname $$(find fuzz/target/coverage -path '*/release/manifest')) \
-		$(foreach target,$(FUZZ_TARGETS),"$(target)=$(strip $(call fuzz_inputs,$(target)))")
-
 .PHONY: soak
 soak: ## faults for long: the whole matrix, failover, then MINUTES of kills and cuts
 	MINUTES=$(MINUTES) $(CARGO) test --release -p graphmill --test chaos -- --ignored --nocapture --test-threads 1
