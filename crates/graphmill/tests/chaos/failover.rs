@@ -5,7 +5,6 @@ use std::process::Command;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use graphmill_sample::{Config, Expand, Ppr};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -15,17 +14,12 @@ use crate::rank::{Order, Rank};
 use crate::servers::{Coordinator, Served};
 use crate::support::Workplace;
 
-const BATCH: usize = 64;
+const BATCH: usize = 1024;
 /// The lease of a server, unless it says another.
 const LEASE: Duration = Duration::from_secs(5);
 /// How long batches are counted before and after; what comes right after is not counted.
 const COUNTED: Duration = Duration::from_secs(10);
 const SETTLING: Duration = Duration::from_secs(1);
-
-/// `PageRank`: much work for a server and little to read, so that what the servers can do is what is measured.
-fn config() -> Config {
-    Config { expand: Expand::Ppr(Ppr { eps: 1e-5, ..Ppr::default() }), seed: 5, ..Config::default() }
-}
 
 /// Who goes, and who is there in its place.
 struct Case {
@@ -59,9 +53,9 @@ const CASES: [Case; 3] = [
 #[ignore = "takes minutes: make soak"]
 fn batches_of_a_server_that_goes_resume_within_two_leases() {
     let place = Workplace::new();
-    place.succeed("generate sbm --nodes 200k --edges 2M --classes 4 --out g");
+    place.succeed("generate sbm --nodes 200k --edges 2M --features 64 --classes 4 --out g");
     place.succeed("partition g --parts 4 --method ldg --out g4");
-    let mut good = GoodDay::of(&place, config(), BATCH);
+    let mut good = GoodDay::new(&place, BATCH);
     eprintln!(
         "{:<32}{:>18}{:>18}{:>8}{:>20}",
         "a server is", "batches/s before", "batches/s after", "ratio", "longest pause s"
@@ -88,7 +82,7 @@ fn measure(place: &Workplace, case: &Case, good: &mut GoodDay) -> (f64, f64, Dur
         })
         .collect();
     until_served(place, &meeting, case.servers);
-    let order = Order { config: config(), ..Order::new(&[format!("graphmill://{meeting}/train")], "tcp", BATCH) };
+    let order = Order::new(&[format!("graphmill://{meeting}/train")], "tcp", BATCH);
     let mut rank = Rank::start(place, &order);
     let process = Pid::from_child(&rank.child);
     let (sender, told) = channel();

@@ -30,15 +30,10 @@ pub(crate) struct GoodDay {
 impl GoodDay {
     /// With batches of so many seeds.
     pub(crate) fn new(place: &Workplace, batch_size: usize) -> Self {
-        Self::of(place, config(), batch_size)
-    }
-
-    /// Sampled in another way.
-    pub(crate) fn of(place: &Workplace, config: Config, batch_size: usize) -> Self {
         let dataset = Dataset::open(place.path("g4")).unwrap();
         let seeds = SeedList::split(&dataset, None, Split::Train).unwrap();
         let options = Options { batch_size, shuffle: true, threads: 0, ..Options::default() };
-        Self { loader: Loader::new(&dataset, config, seeds, options).unwrap(), known: HashMap::new() }
+        Self { loader: Loader::new(&dataset, config(), seeds, options).unwrap(), known: HashMap::new() }
     }
 
     /// The batches of an epoch, in order.

@@ -3,7 +3,6 @@
 use std::io::{BufRead as _, BufReader, Lines};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
-use graphmill_sample::Config;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -16,7 +15,6 @@ pub(crate) struct Order {
     pub(crate) servers: Vec<String>,
     /// `tcp`, `uds` or `shm`.
     pub(crate) transport: &'static str,
-    pub(crate) config: Config,
     pub(crate) batch_size: usize,
     pub(crate) rank: u32,
     pub(crate) world_size: u32,
@@ -30,13 +28,13 @@ impl Order {
     /// The train split of `g4` for one rank, one epoch after the other.
     pub(crate) fn new(servers: &[String], transport: &'static str, batch_size: usize) -> Self {
         let servers = servers.to_vec();
-        Self { servers, transport, config: config(), batch_size, rank: 0, world_size: 1, epochs: None, state: None }
+        Self { servers, transport, batch_size, rank: 0, world_size: 1, epochs: None, state: None }
     }
 
     fn json(&self) -> Value {
-        let Self { servers, transport, config, batch_size, rank, world_size, epochs, state } = self;
+        let Self { servers, transport, batch_size, rank, world_size, epochs, state } = self;
         let loader = json!({
-            "config": config, "seeds": {"split": "train"}, "batch_size": batch_size, "prefetch": 4, "shuffle": true,
+            "config": config(), "seeds": {"split": "train"}, "batch_size": batch_size, "prefetch": 4, "shuffle": true,
             "state": state,
         });
         json!({
