@@ -109,9 +109,7 @@ def test_a_run_is_met_with_certificates_and_a_token_by_all_of_them(binary, path,
                 graphmill.connect(url, token=told, tls=tls, timeout=20)
 
 
-def test_servers_and_clients_find_the_coordinator_that_leads_through_etcd(binary, path, tmp_path, monkeypatch):
-    # What servers say of batches that have to wait would fill a pipe that nobody reads.
-    monkeypatch.setenv("GRAPHMILL_LOG", "error")
+def test_servers_and_clients_find_the_coordinator_that_leads_through_etcd(binary, path, tmp_path):
     with members.etcd(tmp_path) as nodes, contextlib.ExitStack() as stack:
 
         def start(*words):

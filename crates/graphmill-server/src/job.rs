@@ -331,7 +331,7 @@ impl Job {
     fn fail(self: Box<Self>, core: &Core, refusal: &Refusal) {
         let Turn { epoch, g, .. } = self.turn;
         let refusal = refusal.clone().while_doing(&format!("cannot sample batch {g} of epoch {epoch}"));
-        tracing::warn!(channel = self.channel.id, epoch, g, reason = refusal.reason, "a batch failed");
+        self.channel.count_failed(epoch, g, &refusal.reason);
         core.metrics.failed();
         // What it would have cost is not known; the time it took is.
         let work = (self.began.elapsed().as_nanos() as u64).saturating_mul(WORK_PER_NS);

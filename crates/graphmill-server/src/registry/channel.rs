@@ -32,11 +32,12 @@ pub(crate) struct Channel {
     outlet: Mutex<Option<Arc<Outlet>>>,
     /// The spans of batches that wait.
     pub(crate) lives: Queued,
-    /// Batches so far, the microseconds that they waited and took, and how many were slow.
+    /// Batches so far, the microseconds that they waited and took, how many were slow, and how many failed.
     done: AtomicU64,
     queued: AtomicU64,
     took: AtomicU64,
     slow: AtomicU64,
+    failed: AtomicU64,
 }
 
 /// How a channel's batches were served so far.
@@ -72,6 +73,7 @@ impl Channel {
             queued: AtomicU64::new(0),
             took: AtomicU64::new(0),
             slow: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
         }
     }
 
@@ -92,13 +94,25 @@ impl Channel {
             self.queued.fetch_add(queued.as_micros() as u64, Ordering::Relaxed) + queued.as_micros() as u64;
         let all_took = self.took.fetch_add(took.as_micros() as u64, Ordering::Relaxed) + took.as_micros() as u64;
         if queued > SLOW || took > SLOW {
-            self.slow.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(channel = self.id, worker = self.worker, ?queued, ?took, "a slow batch");
+            let slow = self.slow.fetch_add(1, Ordering::Relaxed) + 1;
+            // Ever more rarely: where one is slow, more are.
+            if slow.is_power_of_two() {
+                tracing::warn!(channel = self.id, worker = self.worker, slow, ?queued, ?took, "a slow batch");
+            }
         }
         if done.is_multiple_of(LOGGED) {
             let mean = |sum: u64| Duration::from_micros(sum / done);
             let (queued, took, slow) = (mean(all_queued), mean(all_took), self.slow.load(Ordering::Relaxed));
             tracing::info!(channel = self.id, worker = self.worker, batches = done, ?queued, ?took, slow, "served");
+        }
+    }
+
+    /// Counts a batch that failed, and says so ever more rarely: clients ask again for what nobody serves at the moment, until
+    /// somebody does.
+    pub(crate) fn count_failed(&self, epoch: u64, g: u64, reason: &str) {
+        let failed = self.failed.fetch_add(1, Ordering::Relaxed) + 1;
+        if failed.is_power_of_two() {
+            tracing::warn!(channel = self.id, worker = self.worker, failed, epoch, g, reason, "a batch failed");
         }
     }
 

@@ -106,6 +106,32 @@ fn a_log_that_cannot_be_written_is_lost_and_the_server_goes_on() {
 }
 
 #[test]
+fn a_log_that_nobody_reads_holds_up_no_batch_and_tells_how_much_is_missing() {
+    let place = Workplace::new();
+    place.succeed("generate karate --out g");
+    for log in ["text", "json"] {
+        let mut command = place.command(&format!("serve g --mmap --listen 127.0.0.1:0 --log {log}"));
+        let mut child = command.env("GRAPHMILL_LOG", "trace").stderr(Stdio::piped()).spawn().unwrap();
+        let mut first = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+        let address = first.trim_end().strip_prefix("listening on ").unwrap();
+        let remote = Remote::connect(&[address.parse().unwrap()], ConnectOptions::default()).unwrap();
+        let options = Options { batch_size: 1, ..Options::default() };
+        let loader = Loader::remote(&remote, Config::neighbors(&[2]), Seeding::All, options).unwrap();
+        // Several times what a pipe and the server's own queue hold.
+        for epoch in 0..200 {
+            assert_eq!(loader.epoch(epoch).map(Result::unwrap).count(), 34);
+        }
+        drop((loader, remote));
+        rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM).unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        assert!(lines.any(|line| line.contains("lines of the log are missing here")));
+        assert_ne!(lines.count(), 0, "what is logged after that is there");
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    }
+}
+
+#[test]
 fn a_server_does_not_start_on_a_dataset_with_a_flipped_bit() {
     let place = Workplace::new();
     place.succeed("generate karate --out g");

@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         serve_spawned()?;
         return Ok(ExitCode::SUCCESS);
     }
-    logs::start(args.log);
+    let _logs = logs::start(args.log);
     let config = ServerConfig {
         listen: args.listen.clone(),
         budget: args.budget,

@@ -71,7 +71,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
-    logs::start(args.log);
+    let _logs = logs::start(args.log);
     let token = args.token_file.as_ref().map(|path| Token::from_file(path)).transpose()?;
     let tls = match (&args.tls_cert, &args.tls_key) {
         (Some(cert), Some(key)) => Some(ServerTls::load(cert, key, args.tls_client_ca.as_deref())?),

@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         Some(path) => args.settings.clone().or_file(path)?,
         None => args.settings.clone(),
     };
-    logs::start(settings.log.unwrap_or_default());
+    let _logs = logs::start(settings.log.unwrap_or_default());
     let storage = if settings.mmap { Storage::Mmap } else { Storage::Ram };
     // Servers that meet open what they are assigned.
     let partitions = if settings.meets() {
