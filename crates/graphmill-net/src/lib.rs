@@ -7,6 +7,7 @@
 
 mod address;
 mod dial;
+mod eager;
 mod error;
 mod fork;
 mod frames;
@@ -30,6 +31,7 @@ mod sync {
 
 pub use address::Endpoint;
 pub use dial::{connect_data, dial};
+pub use eager::Eagerness;
 pub use error::{Error, Result};
 pub use fork::forks;
 pub use frames::{FrameReader, FrameWriter, Incoming, STALL, Watch, split};

@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::{self, Seek as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use memmap2::{MmapMut, MmapOptions, UncheckedAdvice};
@@ -33,7 +33,27 @@ impl SharedSlot {
     /// # Errors
     /// When the system has no memory or descriptor left.
     pub fn create(bytes: usize) -> io::Result<Self> {
-        let file = memfd_create("graphmill-slot", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        Self::seal(memfd_create("graphmill-slot", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?, bytes)
+    }
+
+    /// A new slot that begins with all parts, one after the other.
+    ///
+    /// # Errors
+    /// When the system has no memory or descriptor left, or the parts are larger than the slot.
+    pub fn filled(bytes: usize, parts: &[&[u8]]) -> io::Result<Self> {
+        // Written before it is mapped: pages that are filled as a whole need not be zeroed first.
+        let mut file: File = memfd_create("graphmill-slot", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?.into();
+        for part in parts {
+            file.write_all(part)?;
+        }
+        if file.stream_position()? > bytes as u64 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        Self::seal(file.into(), bytes)
+    }
+
+    /// A file that nobody else has yet, as a slot of a size.
+    fn seal(file: OwnedFd, bytes: usize) -> io::Result<Self> {
         ftruncate(&file, bytes as u64)?;
         // SAFETY: nobody else has the file yet, and after the seals below nobody can write to it but through this mapping,
         // or cut it short.
@@ -108,6 +128,19 @@ impl SealedMemory {
     /// When it is neither.
     pub fn lent(file: OwnedFd, bytes: u64) -> io::Result<Self> {
         check_slot(&file, bytes)?;
+        Ok(Self { file, bytes })
+    }
+
+    /// All of the memory that another process writes again and again, which can neither shrink nor grow.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn lent_whole(file: OwnedFd) -> io::Result<Self> {
+        let bytes = u64::try_from(fstat(&file)?.st_size).unwrap_or(0);
+        check_slot(&file, bytes)?;
+        if !fcntl_get_seals(&file)?.contains(SealFlags::GROW) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "memory can grow"));
+        }
         Ok(Self { file, bytes })
     }
 

@@ -60,6 +60,7 @@ pub fn objects() -> Vec<Vec<u8>> {
         Message::Has(proto::Has {}),
         Message::Reserve(proto::Reserve { bytes: 70_000, wait_ms: 0 }),
         Message::Put(proto::Put { memory: true, bytes: 70_000, ..Default::default() }),
+        Message::Put(proto::Put { tray: Some(3), bytes: 70_000, dropped_trays: 5, ..Default::default() }),
         Message::List(proto::List { limit: 10 }),
         Message::Evict(proto::Evict {}),
         Message::Stop(proto::Stop {}),

@@ -8,19 +8,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use graphmill_net::{MappedSlot, SealedMemory};
 
 use super::budget::Charge;
-use super::slot::Slot;
+use super::tray::Filled;
 
 /// What an object is charged beside its bytes: its place in the tables, and what the allocator adds.
 pub(super) const OVERHEAD: u64 = 256;
 /// What a page of shared memory has.
 const PAGE: u64 = 4096;
 
-/// An object's bytes, and what is charged for them. They never change.
+/// An object's bytes, and what is charged for them. They do not change.
 #[derive(Debug)]
 pub(super) struct Blob {
     memory: Memory,
-    /// Taken when it is dropped.
-    charge: Option<Charge>,
+    charge: Charge,
     /// The descriptor that sealed memory takes.
     _descriptor: Option<Charge>,
     /// How many were lent it and have not said that they do not have it any more.
@@ -32,8 +31,7 @@ pub(super) struct Blob {
 enum Memory {
     Heap(Box<[u8]>),
     Sealed(SealedMemory),
-    /// The first bytes of a slot, which is taken when the blob is dropped.
-    Slot(Option<Slot>, u64),
+    Tray(Filled),
 }
 
 impl Blob {
@@ -42,9 +40,9 @@ impl Blob {
         Self::new(Memory::Heap(bytes), None, charge)
     }
 
-    pub(super) fn slot(slot: Slot, bytes: u64, charge: Charge) -> Self {
-        debug_assert!(charge.bytes() >= shared_charge(slot.capacity()) && slot.capacity() >= bytes);
-        Self::new(Memory::Slot(Some(slot), bytes), None, charge)
+    pub(super) fn tray(filled: Filled, charge: Charge) -> Self {
+        debug_assert!(charge.bytes() >= shared_charge(filled.capacity()));
+        Self::new(Memory::Tray(filled), None, charge)
     }
 
     pub(super) fn sealed(memory: SealedMemory, descriptor: Charge, charge: Charge) -> Self {
@@ -53,21 +51,19 @@ impl Blob {
     }
 
     fn new(memory: Memory, descriptor: Option<Charge>, charge: Charge) -> Self {
-        Self { memory, charge: Some(charge), _descriptor: descriptor, lent: AtomicUsize::new(0) }
+        Self { memory, charge, _descriptor: descriptor, lent: AtomicUsize::new(0) }
     }
 
     pub(super) fn is_shared(&self) -> bool {
         !matches!(self.memory, Memory::Heap(_))
     }
 
-    /// Its bytes, mapped for the purpose if they are sealed.
+    /// Its bytes, mapped for the purpose if they are shared.
     pub(super) fn read(&self) -> io::Result<Bytes<'_>> {
         Ok(match &self.memory {
             Memory::Heap(bytes) => Bytes::Here(bytes),
-            Memory::Sealed(memory) => Bytes::Mapped(memory.map()?),
-            Memory::Slot(slot, bytes) => {
-                Bytes::Here(slot.as_ref().map_or(&[], |slot| &slot.memory.bytes()[..*bytes as usize]))
-            }
+            Memory::Sealed(memory) => Bytes::Mapped(memory.map()?, memory.len()),
+            Memory::Tray(filled) => Bytes::Mapped(filled.map()?, filled.len()),
         })
     }
 
@@ -81,7 +77,7 @@ impl Blob {
         let fd = match &self.memory {
             Memory::Heap(_) => return None,
             Memory::Sealed(memory) => memory.fd(),
-            Memory::Slot(slot, _) => slot.as_ref()?.memory.fd(),
+            Memory::Tray(filled) => filled.fd(),
         };
         self.lent.fetch_add(1, Ordering::Relaxed);
         Some(fd)
@@ -94,14 +90,14 @@ impl Blob {
 
     /// What is charged for it.
     pub(super) fn charged(&self) -> u64 {
-        self.charge.as_ref().map_or(0, Charge::bytes)
+        self.charge.bytes()
     }
 
     pub(super) fn len(&self) -> u64 {
         match &self.memory {
             Memory::Heap(bytes) => bytes.len() as u64,
             Memory::Sealed(memory) => memory.len(),
-            Memory::Slot(_, bytes) => *bytes,
+            Memory::Tray(filled) => filled.len(),
         }
     }
 }
@@ -109,7 +105,8 @@ impl Blob {
 /// The bytes of an object, to be read.
 pub(super) enum Bytes<'a> {
     Here(&'a [u8]),
-    Mapped(MappedSlot),
+    /// The first bytes of a mapping.
+    Mapped(MappedSlot, u64),
 }
 
 impl Deref for Bytes<'_> {
@@ -118,18 +115,15 @@ impl Deref for Bytes<'_> {
     fn deref(&self) -> &[u8] {
         match self {
             Self::Here(bytes) => bytes,
-            Self::Mapped(memory) => memory.bytes(),
+            Self::Mapped(memory, bytes) => &memory.bytes()[..*bytes as usize],
         }
     }
 }
 
 impl Drop for Blob {
     fn drop(&mut self) {
-        if let Memory::Slot(slot, _) = &mut self.memory
-            && *self.lent.get_mut() == 0
-            && let Some((slot, charge)) = slot.take().zip(self.charge.take())
-        {
-            charge.keep(slot);
+        if let Memory::Tray(filled) = &self.memory {
+            filled.empty(*self.lent.get_mut() == 0);
         }
     }
 }

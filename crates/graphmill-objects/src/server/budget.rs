@@ -2,8 +2,6 @@
 //!
 //! What is granted is a [`Charge`], which lives as long as the memory that it stands for: an object that is evicted and still
 //! read stays charged until its last reader lets go.
-//!
-//! Slots that are spare are not charged to anybody, but are memory all the same: they are given up when it is needed.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -11,8 +9,6 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::blob::shared_charge;
-use super::slot::Slot;
 use crate::wire::lock;
 
 /// For how long somebody who waits is not passed by others. After that whoever needs less and fits goes first: one that waits for
@@ -30,9 +26,6 @@ pub(super) struct Budget {
 struct State {
     used: u64,
     waiting: VecDeque<Waiting>,
-    /// In the order in which they were let go of, and what they would be charged. With what is used never more than the total.
-    spare: VecDeque<Slot>,
-    spare_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -81,24 +74,6 @@ impl Budget {
         (is_free && self.fits(&state, bytes)).then(|| self.charge(&mut state, bytes))
     }
 
-    /// A spare slot of just this size, unless somebody who waits has the right of way.
-    pub(super) fn take_spare(self: &Arc<Self>, capacity: u64) -> Option<(Slot, Charge)> {
-        let mut state = lock(&self.state);
-        if state.waiting.iter().any(|one| one.has_right_of_way(Instant::now())) {
-            return None;
-        }
-        // The one that was used last: what is not needed grows old.
-        let place = state.spare.iter().rposition(|slot| slot.capacity() == capacity)?;
-        let slot = state.spare.remove(place)?;
-        state.spare_bytes -= shared_charge(capacity);
-        Some((slot, self.charge(&mut state, shared_charge(capacity))))
-    }
-
-    /// Gives up the slot that has been spare for longest.
-    pub(super) fn drop_spare(&self) {
-        lock(&self.state).drop_spare();
-    }
-
     /// So many bytes, when there are as many and nobody who came before has the right of way. Dropping what is returned gives
     /// up the place.
     pub(super) fn wait(self: &Arc<Self>, bytes: u64) -> oneshot::Receiver<Charge> {
@@ -140,16 +115,7 @@ impl Budget {
 
     fn charge(self: &Arc<Self>, state: &mut State, bytes: u64) -> Charge {
         state.used += bytes;
-        while state.used + state.spare_bytes > self.total && state.drop_spare() {}
         Charge { budget: Arc::clone(self), bytes }
-    }
-}
-
-impl State {
-    fn drop_spare(&mut self) -> bool {
-        let slot = self.spare.pop_front();
-        self.spare_bytes -= slot.as_ref().map_or(0, |slot| shared_charge(slot.capacity()));
-        slot.is_some()
     }
 }
 
@@ -163,18 +129,6 @@ pub(super) struct Charge {
 impl Charge {
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
-    }
-}
-
-impl Charge {
-    /// Gives the bytes of a slot back, and keeps the slot until they are needed.
-    pub(super) fn keep(self, slot: Slot) {
-        let mut state = lock(&self.budget.state);
-        state.spare_bytes += shared_charge(slot.capacity());
-        state.spare.push_back(slot);
-        drop(state);
-        // Now the bytes are given back.
-        drop(self);
     }
 }
 

@@ -4,18 +4,19 @@
 //! of the connection goes on; only its end is noticed.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use graphmill_net::{FrameReader, FrameWriter, Incoming, PeerInfo, SealedMemory, Stream, random};
+use graphmill_net::{Eagerness, FrameReader, FrameWriter, Incoming, PeerInfo, SealedMemory, Stream, random};
 use graphmill_wire::proto::{self, Code, Role};
 use graphmill_wire::{Header, Kind, Limits, Message};
 use tokio::time::{timeout, timeout_at};
 
 use super::blob::{Blob, heap_charge, shared_charge};
 use super::budget::{Charge, RIGHT_OF_WAY};
-use super::slot::Slot;
+use super::tray::Trays;
 use super::{Core, SHARED_FROM};
 use crate::ObjectId;
 use crate::wire::lock;
@@ -71,6 +72,8 @@ pub(super) async fn serve(core: Arc<Core>, stream: Stream, peer: PeerInfo) {
         held: None,
         number,
         next_slot: 0,
+        eagerness: Eagerness::default(),
+        trays: Trays::default(),
         reserved: None,
         reserved_until: Instant::now(),
     };
@@ -226,8 +229,10 @@ struct Connection {
     /// What it is called where memory that it lent is returned.
     number: u64,
     next_slot: u32,
-    /// Room for an object that is about to be sent, perhaps with a slot for it, and until when it must be.
-    reserved: Option<(Charge, Option<Slot>)>,
+    eagerness: Eagerness,
+    trays: Trays,
+    /// Room for memory that is about to be sent, and until when it must be.
+    reserved: Option<Charge>,
     reserved_until: Instant,
 }
 
@@ -251,8 +256,12 @@ impl Connection {
             None => self.next_request().await?,
         };
         let request = frame.header.request;
+        self.push_news()?;
         let answer = match frame.message {
-            Message::Put(put) => self.put(&frame.header, put, frame.fd).await?.map(|()| Message::Done(yes())),
+            Message::Put(put) => {
+                let put = self.put(&frame.header, put, frame.fd).await?;
+                put.map(|yes| Message::Done(proto::Done { yes }))
+            }
             Message::Get(get) => return self.get(&frame.header, get).await,
             Message::Has(_) => Ok(Message::Done(proto::Done { yes: self.has(&frame.header) })),
             Message::Evict(_) => {
@@ -264,7 +273,7 @@ impl Connection {
             Message::Reserve(reserve) => {
                 let reserved = self.reserve(reserve).await?;
                 self.reserved_until = Instant::now() + patience(reserve.bytes);
-                reserved.map(|yes| Message::Done(proto::Done { yes }))
+                reserved.map(|()| Message::Done(yes()))
             }
             Message::Return(back) => {
                 self.take_back(frame.header.channel, &back);
@@ -277,12 +286,22 @@ impl Connection {
         let stops = matches!(frame.header.kind, Kind::Stop) && answer.is_ok();
         let answer = answer
             .unwrap_or_else(|Failure { code, reason }| Message::Failed(proto::Failed { code: code.into(), reason }));
+        // Before the answer: its client may fill at once what an evict has left.
+        self.push_news()?;
         self.writer.push(Header { request, ..Header::new(answer.kind()) }, &answer, &[])?;
         if stops {
             self.writer.flush().await?;
             self.core.stop.notify_one();
         }
         Ok(())
+    }
+
+    /// Tells the client what became of its trays.
+    fn push_news(&mut self) -> Result<(), Ended> {
+        match self.trays.news() {
+            Some(news) => Ok(self.writer.push(Header::new(Kind::Return), &Message::Return(news), &[])?),
+            None => Ok(()),
+        }
     }
 
     /// The next request. What was reserved for one that does not come is given back.
@@ -294,45 +313,67 @@ impl Connection {
         }
         let frame = match frame {
             Some(frame) => frame?,
-            None => self.reader.next().await?,
+            None => self.eagerness.wait(self.reader.next()).await?,
         };
         frame.ok_or_else(|| Ended::Gone("it hung up".to_owned()))
     }
 
+    /// Keeps an object; says no if it is to come another way.
     async fn put(
         &mut self,
         header: &Header,
         put: proto::Put,
-        memory: Option<std::os::fd::OwnedFd>,
-    ) -> Result<Result<(), Failure>, Ended> {
+        memory: Option<OwnedFd>,
+    ) -> Result<Result<bool, Failure>, Ended> {
         if !self.is_current(header) {
             let reason = "the key is of an earlier start of this server; make a new one";
             return Ok(Err(failure(Code::Mismatch, reason)));
         }
-        let blob = if put.memory {
-            match self.take_over(&put, memory) {
-                Ok(blob) => blob,
-                Err(failure) => return Ok(Err(failure)),
-            }
-        } else {
-            match self.receive(header.body, wait(put.wait_ms).min(LONGEST_PUT_WAIT)).await? {
-                Ok(blob) => blob,
-                Err(failure) => return Ok(Err(failure)),
-            }
+        let blob = match put.tray {
+            Some(number) => self.lay(number, &put, memory).await?,
+            None if put.memory => self.take_over(&put, memory).map(Some),
+            None => self.receive(header.body, wait(put.wait_ms).min(LONGEST_PUT_WAIT)).await?.map(Some),
+        };
+        let blob = match blob {
+            Ok(Some(blob)) => blob,
+            Ok(None) => return Ok(Ok(false)),
+            Err(failure) => return Ok(Err(failure)),
         };
         let ttl = if put.ttl_ms == 0 { self.core.ttl } else { Some(Duration::from_millis(put.ttl_ms)) };
         lock(&self.core.store).put(id(header), Arc::new(blob), ttl, Instant::now());
-        Ok(Ok(()))
+        Ok(Ok(true))
     }
 
-    /// Reads an object, into the slot that was reserved for it or into memory of its own.
-    async fn receive(&mut self, bytes: u64, wait: Duration) -> Result<Result<Blob, Failure>, Ended> {
-        if let Some((charge, Some(mut slot))) = self.reserved.take()
-            && slot.capacity() >= bytes
-        {
-            self.read_body(&mut slot.memory.bytes_mut()[..bytes as usize]).await?;
-            return Ok(Ok(Blob::slot(slot, bytes, charge)));
+    /// Makes an object of what lies in a tray, when there is room for it; nothing if the tray cannot be kept.
+    async fn lay(
+        &mut self,
+        number: u32,
+        put: &proto::Put,
+        memory: Option<OwnedFd>,
+    ) -> Result<Result<Option<Blob>, Failure>, Ended> {
+        if !self.shares {
+            return Ok(Err(failure(Code::Invalid, "this connection shares no memory")));
         }
+        if let Err(failure) = self.fits(put.bytes) {
+            return Ok(Err(failure));
+        }
+        let filled = match self.trays.take(number, put, memory, &self.core.descriptors) {
+            Ok(Some(filled)) => filled,
+            Ok(None) => return Ok(Ok(None)),
+            Err(reason) => return Ok(Err(failure(Code::Invalid, reason))),
+        };
+        let charge = self.room(shared_charge(filled.capacity()), wait(put.wait_ms), true).await?;
+        Ok(match charge {
+            Ok(charge) => Ok(Some(Blob::tray(filled, charge))),
+            Err(failure) => {
+                filled.leave();
+                Err(failure)
+            }
+        })
+    }
+
+    /// Reads an object.
+    async fn receive(&mut self, bytes: u64, wait: Duration) -> Result<Result<Blob, Failure>, Ended> {
         // Before the body is read, which waits in the sockets till then: that is what holds a sender back.
         let charge = match self.room(heap_charge(bytes), wait, false).await? {
             Ok(charge) => charge,
@@ -351,10 +392,9 @@ impl Connection {
     }
 
     /// Makes an object of memory that was sent, in the room that was reserved for it.
-    fn take_over(&mut self, put: &proto::Put, memory: Option<std::os::fd::OwnedFd>) -> Result<Blob, Failure> {
+    fn take_over(&mut self, put: &proto::Put, memory: Option<OwnedFd>) -> Result<Blob, Failure> {
         let invalid = |reason: String| failure(Code::Invalid, reason);
-        let reserved = self.reserved.take().map(|(charge, _)| charge);
-        let charge = reserved.filter(|charge| charge.bytes() >= shared_charge(put.bytes));
+        let charge = self.reserved.take().filter(|charge| charge.bytes() >= shared_charge(put.bytes));
         let charge = charge.ok_or_else(|| invalid("no room was reserved for it".to_owned()))?;
         let memory = memory.ok_or_else(|| invalid("its memory did not come along".to_owned()))?;
         let memory = SealedMemory::check(memory, put.bytes).map_err(|error| invalid(error.to_string()))?;
@@ -365,24 +405,23 @@ impl Connection {
         Ok(Blob::heap(mapped.bytes().into(), charge))
     }
 
-    /// Takes room for an object; says whether it is to be sent, for there is a slot for it. Otherwise its memory is.
-    async fn reserve(&mut self, reserve: proto::Reserve) -> Result<Result<bool, Failure>, Ended> {
+    /// Takes room for memory that is about to be sent.
+    async fn reserve(&mut self, reserve: proto::Reserve) -> Result<Result<(), Failure>, Ended> {
         // What was reserved before and not used is given back first.
         self.reserved = None;
-        let limit = self.core.object_limit;
-        if reserve.bytes > limit {
-            let reason = format!("it has {} bytes, accepted are {limit}", reserve.bytes);
-            return Ok(Err(failure(Code::TooLarge, reason)));
-        }
-        if let Some((slot, charge)) = self.core.slots.take(reserve.bytes) {
-            self.reserved = Some((charge, Some(slot)));
-            return Ok(Ok(true));
+        if let Err(failure) = self.fits(reserve.bytes) {
+            return Ok(Err(failure));
         }
         let charge = self.room(shared_charge(reserve.bytes), wait(reserve.wait_ms), true).await?;
-        Ok(charge.map(|charge| {
-            self.reserved = Some((charge, None));
-            false
-        }))
+        Ok(charge.map(|charge| self.reserved = Some(charge)))
+    }
+
+    fn fits(&self, bytes: u64) -> Result<(), Failure> {
+        let limit = self.core.object_limit;
+        if bytes <= limit {
+            return Ok(());
+        }
+        Err(failure(Code::TooLarge, format!("it has {bytes} bytes, accepted are {limit}")))
     }
 
     async fn get(&mut self, header: &Header, get: proto::Get) -> Result<(), Ended> {

@@ -3,8 +3,8 @@
 mod blob;
 mod budget;
 mod connection;
-mod slot;
 mod store;
+mod tray;
 
 use std::collections::HashMap;
 use std::io::Read as _;
@@ -27,7 +27,6 @@ use crate::{Error, Result, ServerConfig};
 
 use blob::Blob;
 use budget::Budget;
-use slot::Slots;
 use store::Store;
 
 /// The most connections at a time.
@@ -55,8 +54,6 @@ struct Core {
     unix_socket: Option<String>,
     /// How many objects may be in shared memory, each of which takes a descriptor.
     descriptors: Arc<Budget>,
-    /// Memory that is used again.
-    slots: Slots,
     /// Whether objects make room for others.
     evicts: bool,
     store: Mutex<Store>,
@@ -135,7 +132,6 @@ impl Server {
         let core = Arc::new(Core {
             token,
             generation,
-            slots: Slots::new(&budget, &descriptors),
             budget,
             object_limit: config.object_limit(),
             ttl: config.ttl.map(|ttl| seconds("ttl", ttl)).transpose()?,

@@ -8,10 +8,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use graphmill_net::{FrameReader, FrameWriter, Incoming, SealedMemory, Watch};
+use graphmill_net::{Eagerness, FrameReader, FrameWriter, Incoming, SealedMemory, Watch};
 use graphmill_wire::{Header, Kind, Message, proto};
 
 use super::pool::{Back, Lent, Pool};
+use super::tray::Trays;
 use super::{length, milliseconds};
 use crate::object::Mapping;
 use crate::{Error, Key, Object, ObjectId, Result, ServerInfo};
@@ -27,7 +28,7 @@ const TOGETHER: usize = 64 << 10;
 /// The two directions of a connection.
 #[derive(Debug)]
 pub(super) struct Io {
-    reader: FrameReader,
+    answers: Answers,
     writer: FrameWriter,
     info: ServerInfo,
     /// Objects from this size on go through shared memory.
@@ -44,9 +45,11 @@ impl Io {
         writer: FrameWriter,
         info: ServerInfo,
         limits: &proto::ObjectLimits,
+        trays: Trays,
     ) -> Self {
         let shared_from = if info.shared_memory { limits.shared_from.max(1) } else { u64::MAX };
-        Self { reader, writer, info, shared_from, next: 0, lender: limits.connection }
+        let answers = Answers { reader, eagerness: Eagerness::default(), trays };
+        Self { answers, writer, info, shared_from, next: 0, lender: limits.connection }
     }
 
     pub(super) fn info(&self) -> ServerInfo {
@@ -90,7 +93,7 @@ impl Io {
         Ok(self.done(answer, "put an object")?.map(drop))
     }
 
-    /// Keeps an object in shared memory: in a slot that the server has, or in memory that it takes over.
+    /// Keeps an object in shared memory: in a tray, or in memory that the server takes over.
     async fn put_shared(
         &mut self,
         id: ObjectId,
@@ -101,14 +104,33 @@ impl Io {
     ) -> Step<Result<()>> {
         const DOING: &str = "put an object";
         let bytes = length(parts);
+        let header = self.header(Kind::Put, id, generation);
+        // Without memory for a tray there may be some for the object alone.
+        if let Ok(Some(filled)) = self.answers.trays.fill(bytes, parts) {
+            let number = filled.number;
+            watch(bytes);
+            let (memory, dropped_trays) = (filled.memory.is_some(), filled.dropped);
+            let put = Message::Put(proto::Put { memory, bytes, tray: Some(number), dropped_trays, ..head });
+            match filled.memory {
+                Some(memory) => self.writer.write_with_fd(header, &put, memory.fd()).await?,
+                None => self.writer.write(header, &put, &[]).await?,
+            }
+            let answer = self.answer(header).await?;
+            let done = self.done(answer, DOING)?;
+            if matches!(done, Ok(true)) {
+                return Ok(Ok(()));
+            }
+            self.answers.trays.forget(number);
+            if let Err(error) = done {
+                return Ok(Err(error));
+            }
+        }
         let header = self.header(Kind::Reserve, id, generation);
         let reserve = Message::Reserve(proto::Reserve { bytes, wait_ms: head.wait_ms });
         self.writer.write(header, &reserve, &[]).await?;
         let answer = self.answer(header).await?;
-        match self.done(answer, DOING)? {
-            Ok(true) => return self.put_by_socket(id, generation, head, parts, watch).await,
-            Ok(false) => {}
-            Err(error) => return Ok(Err(error)),
+        if let Err(error) = self.done(answer, DOING)? {
+            return Ok(Err(error));
         }
         let memory = match SealedMemory::write(parts) {
             Ok(memory) => memory,
@@ -148,11 +170,11 @@ impl Io {
             }
             writer.flush().await
         };
-        let (reader, results_of) = (&mut self.reader, &mut results);
+        let (answers, results_of) = (&mut self.answers, &mut results);
         let at = &self.info.address;
         let read = async {
             for (number, &place) in small.iter().enumerate() {
-                let answer = answer(reader, first + number as u64).await?;
+                let answer = answers.next(first + number as u64).await?;
                 results_of[place] = done(answer, "put an object", at)?.map(drop);
             }
             Step::Ok(())
@@ -183,7 +205,7 @@ impl Io {
         self.writer.write(header, &Message::Get(proto::Get { wait_ms }), &[]).await?;
         let answer = self.answer(header).await?;
         let place = Place { pool, lender: self.lender, at: &self.info.address };
-        object(&mut self.reader, answer, place, watch).await
+        object(&mut self.answers.reader, answer, place, watch).await
     }
 
     /// Gets many objects: those that are there all at once, then the others as they come.
@@ -209,7 +231,7 @@ impl Io {
         let first = self.next;
         self.next += keys.len() as u64;
         let message = Message::Get(proto::Get::default());
-        let (writer, reader) = (&mut self.writer, &mut self.reader);
+        let (writer, answers) = (&mut self.writer, &mut self.answers);
         let write = async {
             for (number, key) in keys.iter().enumerate() {
                 let header = header(Kind::Get, key.id, key.generation, first + number as u64);
@@ -221,8 +243,8 @@ impl Io {
         let read = async {
             let mut objects = Vec::with_capacity(keys.len());
             for number in 0..keys.len() as u64 {
-                let answer = answer(reader, first + number).await?;
-                objects.push(object(reader, answer, place, &|_| {}).await?);
+                let answer = answers.next(first + number).await?;
+                objects.push(object(&mut answers.reader, answer, place, &|_| {}).await?);
             }
             Step::Ok(objects)
         };
@@ -281,7 +303,7 @@ impl Io {
     }
 
     async fn answer(&mut self, question: Header) -> Step<Incoming> {
-        answer(&mut self.reader, question.request).await
+        self.answers.next(question.request).await
     }
 
     fn done(&self, answer: Incoming, doing: &'static str) -> Step<Result<bool>> {
@@ -303,13 +325,31 @@ async fn send(writer: &mut FrameWriter, header: Header, message: &Message, body:
     if writer.waiting() >= TOGETHER { writer.flush().await } else { Ok(()) }
 }
 
-/// The answer to a request; answers come in the order of requests.
-async fn answer(reader: &mut FrameReader, request: u64) -> Step<Incoming> {
-    let frame = reader.next().await?.ok_or(graphmill_net::Error::Truncated { part: "header" })?;
-    if frame.header.request != request && !matches!(frame.message, Message::Refused(_)) {
-        return Err(contradiction(format!("request {request} was answered with that of {}", frame.header.request)));
+/// What the server says, and the trays that it speaks of between its answers.
+#[derive(Debug)]
+struct Answers {
+    reader: FrameReader,
+    eagerness: Eagerness,
+    trays: Trays,
+}
+
+impl Answers {
+    /// The answer to a request; answers come in the order of requests.
+    async fn next(&mut self, request: u64) -> Step<Incoming> {
+        loop {
+            let next = self.eagerness.wait(self.reader.next()).await?;
+            let frame = next.ok_or(graphmill_net::Error::Truncated { part: "header" })?;
+            match &frame.message {
+                Message::Return(news) => self.trays.hear(news),
+                Message::Refused(_) => return Ok(frame),
+                _ if frame.header.request == request => return Ok(frame),
+                _ => {
+                    let other = frame.header.request;
+                    return Err(contradiction(format!("request {request} was answered with that of {other}")));
+                }
+            }
+        }
     }
-    Ok(frame)
 }
 
 fn done(answer: Incoming, doing: &'static str, at: &str) -> Step<Result<bool>> {

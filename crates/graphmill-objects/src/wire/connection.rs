@@ -3,6 +3,7 @@
 //! Each connection has a runtime of its own, which runs in the thread that makes a call and only then. So a call needs no other
 //! thread: nothing is handed over, and nobody is woken but the server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use graphmill_net::{ClientTls, Endpoint, FrameReader, FrameWriter, Incoming, Token};
@@ -11,6 +12,7 @@ use graphmill_wire::{Header, Limits, Message};
 use tokio::runtime::Runtime;
 
 use super::calls::Io;
+use super::tray::{TrayRoom, Trays};
 use crate::interrupt::block_on;
 use crate::key::Location;
 use crate::{Error, Interrupt, Result, ServerInfo};
@@ -22,6 +24,7 @@ pub(super) struct Dialing {
     pub(super) tls: Option<ClientTls>,
     pub(super) shared_memory: bool,
     pub(super) interrupt: Option<Interrupt>,
+    pub(super) tray_room: Arc<TrayRoom>,
 }
 
 /// A connection that was greeted.
@@ -101,7 +104,8 @@ impl Dialing {
             spawned: limits.spawned,
             shared_memory: welcome.slots,
         };
-        Ok((Io::new(reader, writer, info, &limits), welcome))
+        let trays = Trays::new(&self.tray_room, limits.budget);
+        Ok((Io::new(reader, writer, info, &limits, trays), welcome))
     }
 }
 

@@ -3,6 +3,7 @@
 mod calls;
 mod connection;
 mod pool;
+mod tray;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,6 +60,7 @@ impl Servers {
             tls: config.tls()?,
             shared_memory: config.shared_memory,
             interrupt: None,
+            tray_room: Arc::default(),
         };
         Ok(Self {
             dialing,

@@ -54,7 +54,8 @@ impl Pool {
     pub(super) fn new(location: Location, dialing: Dialing) -> Arc<Self> {
         Arc::new(Self {
             location,
-            dialing,
+            // Its own: a forked child has none of its parent's trays.
+            dialing: Dialing { tray_room: Arc::default(), ..dialing },
             process: std::process::id(),
             idle: Mutex::default(),
             generation: AtomicU64::new(0),

@@ -242,6 +242,75 @@ fn memory_that_could_still_change_is_not_taken() {
 }
 
 #[test]
+fn trays_that_could_change_their_size_or_are_taken_or_unknown_are_refused() {
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+    use std::os::fd::{AsFd as _, OwnedFd};
+    /// A tray's number, the bytes of its object, its memory, and why it is refused.
+    type Case = (u32, u64, Option<OwnedFd>, Result<(), &'static str>);
+    let place = Place::new(Way::Shared, |server| server.object_limit = Some(1 << 20));
+    let connector = place.open();
+    let memory = |seals: SealFlags| {
+        let file = memfd_create("x", MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&file, 100_000).unwrap();
+        fcntl_add_seals(&file, seals).unwrap();
+        Some(file)
+    };
+    let all = SealFlags::FUTURE_WRITE | SealFlags::SHRINK | SealFlags::GROW;
+    let no_file = || Some(std::fs::File::open("/dev/null").unwrap().into());
+    let cases: Vec<Case> = vec![
+        (3, 70_000, None, Err("tray 3 did not come along")),
+        (64, 70_000, memory(all), Err("numbered from 0 to 63")),
+        (u32::MAX, 70_000, memory(all), Err("numbered from 0 to 63")),
+        (3, 70_000, memory(SealFlags::SHRINK | SealFlags::GROW), Err("seals")),
+        (3, 70_000, memory(SealFlags::FUTURE_WRITE | SealFlags::GROW), Err("seals")),
+        (3, 70_000, memory(SealFlags::FUTURE_WRITE | SealFlags::SHRINK), Err("can grow")),
+        (3, 70_000, no_file(), Err("not a file that can be sealed")),
+        (3, 100_001, memory(all), Err("has 100000 bytes, its object 100001")),
+        (3, (1 << 20) + 1, None, Err("accepted are 1048576")),
+        (3, u64::MAX, None, Err("accepted are 1048576")),
+        (3, 100_000, memory(all), Ok(())),
+        (3, 70_000, None, Err("an object lies in tray 3")),
+        (3, 70_000, memory(all), Err("an object lies in tray 3")),
+    ];
+    runtime().block_on(async {
+        let mut rogue = Rogue::connect(&place).await;
+        for (number, bytes, file, expected) in cases {
+            let tray = proto::Put { memory: file.is_some(), bytes, tray: Some(number), ..proto::Put::default() };
+            let header = Header { channel: 1, epoch: 2, g: rogue.generation, ..Header::new(Kind::Put) };
+            match file {
+                Some(file) => rogue.writer.write_with_fd(header, &Message::Put(tray), file.as_fd()).await.unwrap(),
+                None => rogue.writer.write(header, &Message::Put(tray), &[]).await.unwrap(),
+            }
+            match (rogue.answer().await, expected) {
+                (Some(Message::Done(done)), Ok(())) => assert!(done.yes),
+                (Some(Message::Failed(failed)), Err(reason)) => {
+                    assert!(failed.reason.contains(reason), "{}", failed.reason);
+                }
+                (answer, expected) => panic!("{answer:?} instead of {expected:?}"),
+            }
+        }
+        // It is told when its tray is empty, before the answer that comes next.
+        rogue.send(Message::Evict(proto::Evict {}), &[]).await;
+        let Some(Message::Return(news)) = rogue.answer().await else { panic!("it was not told") };
+        assert_eq!((news.returned, news.retired), (vec![3], vec![]));
+        assert!(matches!(rogue.answer().await, Some(Message::Done(_))));
+    });
+    assert_eq!(connector.stat().unwrap().used, 0);
+}
+
+#[test]
+fn over_tcp_there_are_no_trays() {
+    let place = Place::new(Way::Tcp, |_| {});
+    let _connector = place.open();
+    runtime().block_on(async {
+        let mut rogue = Rogue::connect(&place).await;
+        rogue.send(Message::Put(proto::Put { bytes: 70_000, tray: Some(0), ..proto::Put::default() }), &[]).await;
+        let Some(Message::Failed(failed)) = rogue.answer().await else { panic!("it was taken") };
+        assert!(failed.reason.contains("shares no memory"), "{}", failed.reason);
+    });
+}
+
+#[test]
 fn more_than_a_greeting_is_not_taken_from_a_stranger() {
     let place = Place::new(Way::Tcp, |_| {});
     let _connector = place.open();

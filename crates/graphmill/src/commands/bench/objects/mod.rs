@@ -1,6 +1,9 @@
 //! `graphmill bench objects`: the object store, as several clients of one server see it.
 //!
-//! The server is a process of its own; each client is a thread of this one with a connector of its own.
+//! The server is a process of its own; each client is a thread of this one with a connector of its own. Where Redis is installed
+//! the smallest objects are measured beside it, too.
+
+mod beside;
 
 use std::process::ExitCode;
 use std::sync::Barrier;
@@ -14,10 +17,12 @@ use crate::local::Process;
 use crate::terminal::table::{Column, Sheet};
 use crate::terminal::{numbers, output};
 
-/// Bytes of small, middling and large objects.
-const SIZES: [usize; 3] = [1 << 10, 1 << 20, 100 << 20];
-/// Objects of a batch, each of the smallest size.
+/// Bytes of small objects.
+const SMALL: usize = 1 << 10;
+/// Objects of a batch, each of them small.
 const BATCH: usize = 200;
+/// The most bytes of an object.
+const LARGEST: usize = 100 << 20;
 /// What the server may hold: two large objects for each of eight clients, and some more.
 const BUDGET: u64 = 2 << 30;
 /// Starts that are measured; the median counts.
@@ -35,6 +40,10 @@ pub(crate) struct Args {
     /// Numbers of clients
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,8")]
     clients: Vec<usize>,
+
+    /// Bytes of objects
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1024,1048576,104857600")]
+    sizes: Vec<usize>,
 
     /// A Redis server to measure too: redis://host:port
     #[arg(long, value_name = "URL")]
@@ -55,12 +64,25 @@ enum Way {
     Redis,
 }
 
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Self::SharedMemory => "shared memory",
+            Self::Unix => "Unix socket",
+            Self::Tcp => "TCP",
+            Self::Redis => "Redis",
+        }
+    }
+}
+
 /// What was measured.
 #[derive(Debug, serde::Serialize)]
 struct Measured {
     /// From nothing to the first object put, when a server must be started.
     cold_start_s: f64,
     rows: Vec<Row>,
+    /// The smallest objects beside what `redis-benchmark` shows; none where that is not installed.
+    beside_redis: Option<Vec<beside::Row>>,
 }
 
 #[derive(Debug, serde::Serialize)]
@@ -80,6 +102,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(
         args.clients.iter().all(|clients| (1..=64).contains(clients)),
         "--clients takes numbers from 1 to 64"
+    );
+    anyhow::ensure!(
+        args.sizes.iter().all(|bytes| (1..=LARGEST).contains(bytes)),
+        "--sizes takes numbers from 1 to {LARGEST}"
     );
     context.note("cold start");
     let cold_start_s = cold_start()?;
@@ -103,7 +129,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
     let lease = Connector::open(ways[0].1.clone())?;
     for (transport, config) in &ways {
         for &clients in &args.clients {
-            for (bytes, batch) in SIZES.map(|bytes| (bytes, 1)).into_iter().chain([(SIZES[0], BATCH)]) {
+            for (bytes, batch) in args.sizes.iter().map(|&bytes| (bytes, 1)).chain([(SMALL, BATCH)]) {
                 context.note(&format!("{transport:?}, {clients} clients, {batch} x {}", numbers::bytes(bytes as u64)));
                 let time = Duration::from_secs_f64(args.seconds);
                 let [put_per_s, get_per_s] = measure(config, clients, bytes, batch, time)?;
@@ -111,9 +137,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             }
         }
     }
+    let beside_redis = beside::redis(&ways, &args.clients, Duration::from_secs_f64(args.seconds), context)?;
+    if beside_redis.is_none() {
+        context.note("redis-server and redis-benchmark are not installed (Debian's package is redis-server)");
+    }
     lease.close(true)?;
     server.wait()?;
-    let measured = Measured { cold_start_s, rows };
+    let measured = Measured { cold_start_s, rows, beside_redis };
     if args.json {
         output::print_json(&measured)?;
     } else {
@@ -226,15 +256,9 @@ fn render(measured: &Measured) -> String {
         Column::Number("get"),
     ]);
     for row in &measured.rows {
-        let name = match row.transport {
-            Way::SharedMemory => "shared memory",
-            Way::Unix => "Unix socket",
-            Way::Tcp => "TCP",
-            Way::Redis => "Redis",
-        };
         let volume = |rate: f64| format!("{}/s", numbers::bytes((rate * row.bytes as f64) as u64));
         sheet.add([
-            name.to_owned(),
+            row.transport.name().to_owned(),
             row.clients.to_string(),
             format!("{} x {}", row.batch, numbers::bytes(row.bytes as u64)),
             numbers::approximate(row.put_per_s),
@@ -243,5 +267,33 @@ fn render(measured: &Measured) -> String {
             volume(row.get_per_s),
         ]);
     }
-    format!("{}\n\ncold start to the first put: {:.1} ms", sheet.render(), 1000.0 * measured.cold_start_s)
+    let cold = format!("cold start to the first put: {:.1} ms", 1000.0 * measured.cold_start_s);
+    let beside = measured.beside_redis.as_deref().map(render_beside);
+    [sheet.render(), cold].into_iter().chain(beside).collect::<Vec<_>>().join("\n\n")
+}
+
+fn render_beside(rows: &[beside::Row]) -> String {
+    let mut sheet = Sheet::new([
+        Column::Text("beside redis-benchmark"),
+        Column::Number("clients"),
+        Column::Number("put/s"),
+        Column::Number("SET/s"),
+        Column::Number("ratio"),
+        Column::Number("get/s"),
+        Column::Number("GET/s"),
+        Column::Number("ratio"),
+    ]);
+    for row in rows {
+        sheet.add([
+            format!("{}, {}", row.transport.name(), numbers::bytes(SMALL as u64)),
+            row.clients.to_string(),
+            numbers::approximate(row.put_per_s),
+            numbers::approximate(row.redis_set_per_s),
+            format!("{:.2}x", row.put_ratio),
+            numbers::approximate(row.get_per_s),
+            numbers::approximate(row.redis_get_per_s),
+            format!("{:.2}x", row.get_ratio),
+        ]);
+    }
+    sheet.render()
 }
