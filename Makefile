@@ -53,13 +53,17 @@ demo: $(VENV_READY) ## build, then make, serve and train on a small graph; PYTHO
 		$(VENV)/bin/torchrun --standalone --nproc-per-node 2 examples/ddp.py
 endif
 
+# Both kinds of tests wait more than they compute, so they run beside each other; what the Rust tests say is shown after the others.
 .PHONY: test
 test: $(VENV_READY) services ## run all tests, Rust and Python
-	@mkdir -p $(TARGET); failed=0; \
-	$(CARGO) test --workspace --no-fail-fast 2>&1 | tee $(TARGET)/test-rust.log || failed=1; \
-	$(MAKE) --no-print-directory develop BUILD="--lib --bins --tests" || exit 1; \
+	$(CARGO) test --workspace --no-run
+	@$(MAKE) --no-print-directory develop BUILD="--lib --bins --tests"
+	@failed=0; \
+	$(CARGO) test --workspace --no-fail-fast > $(TARGET)/test-rust.log 2>&1 & rust=$$!; \
 	GRAPHMILL=$${GRAPHMILL:-$(abspath $(TARGET))/debug/graphmill} \
-		$(VENV)/bin/python -m pytest tests/python -q -ra 2>&1 | tee $(TARGET)/test-python.log || failed=1; \
+		$(VENV)/bin/python -m pytest tests/python -q -ra -n 2 --dist worksteal 2>&1 | tee $(TARGET)/test-python.log || failed=1; \
+	wait $$rust || failed=1; \
+	cat $(TARGET)/test-rust.log; \
 	$(VENV)/bin/python tests/python/summary.py $(TARGET)/test-rust.log $(TARGET)/test-python.log || failed=1; \
 	exit $$failed
 
@@ -147,6 +151,14 @@ fuzz: $(FUZZES) ## fuzz the readers, FUZZ_SECONDS for each target; one alone: ma
 $(FUZZES): fuzz-%: cargo-fuzz
 	cd fuzz && mkdir -p corpus/$* && $(CARGO) fuzz run --sanitizer none $* $(call fuzz_inputs,$*) -- \
 		-max_total_time=$(FUZZ_SECONDS) $(FUZZ_$*)
+
+.PHONY: fuzz-coverage
+fuzz-coverage: cargo-fuzz ## measure which lines of the readers the corpora reach
+	cd fuzz && mkdir -p $(addprefix corpus/,$(FUZZ_TARGETS))
+	cd fuzz && RUSTFLAGS=-Cinstrument-coverage $(CARGO) fuzz build --sanitizer none --target-dir target/coverage
+	$(PYTHON3) fuzz/coverage.py --build $$(dirname $$(find fuzz/target/coverage -path '*/release/manifest')) \
+		$(foreach target,$(FUZZ_TARGETS),"$(target)=$(strip $(call fuzz_inputs,$(target)))")
+
 
 .PHONY: soak
 soak: ## faults for long: the whole matrix, failover, then MINUTES of kills and cuts
