@@ -38,8 +38,22 @@ fn read_body(message: &Message, body: &[u8], batch: BatchId) {
                 assert_eq!(format!("{again:?}"), format!("{need:?}"));
             }
         }
+        Message::Hello(hello) => {
+            let ours = (graphmill_wire::OLDEST, VERSION);
+            let agreed = graphmill_wire::agree(ours, (hello.oldest_wire, hello.newest_wire));
+            assert!(agreed.is_none_or(|version| (ours.0..=ours.1).contains(&version)));
+        }
+        Message::Welcome(welcome) => {
+            let chosen = graphmill_wire::chosen(welcome.wire);
+            assert!(chosen.is_err() || chosen.is_ok_and(|version| u32::from(version) == welcome.wire));
+        }
         Message::Answer(head) => {
             let mut answer = Answer::default();
+            // The same answer twice is an answer to twice the question.
+            let mut twice = Answer::default();
+            if exchange::read_answer(head, body, &mut twice).is_ok() {
+                let _ = exchange::read_more(head, body, &mut twice);
+            }
             if exchange::read_answer(head, body, &mut answer).is_ok() {
                 assert_eq!(exchange::answer_head(&answer), *head);
                 let mut again = Vec::new();
@@ -76,6 +90,7 @@ fuzz_target!(init: corpus::write_to_corpus(&seeds::frames()), |input: &[u8]| {
     let (head, body) = rest.split_at(rest.len().min(header.head as usize));
     let Ok(message) = Message::decode(header.kind, head) else { return };
     assert_eq!(message.kind(), header.kind);
+    let _ = message.has_descriptor();
     assert_eq!(Message::decode(header.kind, &message.encode()).unwrap(), message);
     let words = aligned(body);
     let body = &bytemuck::cast_slice::<u64, u8>(&words)[..body.len()];
