@@ -59,7 +59,7 @@ test: $(VENV_READY) services ## run all tests, Rust and Python
 	$(CARGO) test --workspace --no-run
 	@$(MAKE) --no-print-directory develop BUILD="--lib --bins --tests"
 	@failed=0; \
-	$(CARGO) test --workspace --no-fail-fast > $(TARGET)/test-rust.log 2>&1 & rust=$$!; \
+	$(CARGO) test --workspace --no-fail-fast > $(TARGET)/test-rust.log 2>&1 & rust=$$!; trap 'kill $$rust' INT TERM; \
 	GRAPHMILL=$${GRAPHMILL:-$(abspath $(TARGET))/debug/graphmill} \
 		$(VENV)/bin/python -m pytest tests/python -q -ra -n 2 --dist worksteal 2>&1 | tee $(TARGET)/test-python.log || failed=1; \
 	wait $$rust || failed=1; \

@@ -3,6 +3,7 @@
 use graphmill_ingest::Job;
 
 use crate::interrupt::Interrupt;
+use crate::terminal::logs::Logs;
 use crate::terminal::output;
 use crate::terminal::progress::Progress;
 
@@ -26,6 +27,13 @@ impl Context {
     /// Tells the user something that is not a result.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet {
+            output::note(text);
+        }
+    }
+
+    /// The same, among the lines of a log: where nobody reads it, nobody waits.
+    pub(crate) fn note_in(&self, logs: &Logs, text: &str) {
+        if !self.quiet && !logs.add(text) {
             output::note(text);
         }
     }

@@ -106,7 +106,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // Nobody there has anything mapped any more.
+        // What it lent and did not get back is not filled again, but takes no room any more when its object goes.
         let lent = lock(&self.core.lent).remove(&self.number);
         drop(lent);
         self.core.connections.fetch_sub(1, Ordering::AcqRel);
@@ -325,7 +325,9 @@ impl Connection {
         put: proto::Put,
         memory: Option<OwnedFd>,
     ) -> Result<Result<bool, Failure>, Ended> {
+        self.trays.drop_all(put.dropped_trays);
         if !self.is_current(header) {
+            self.trays.forget(put.tray);
             let reason = "the key is of an earlier start of this server; make a new one";
             return Ok(Err(failure(Code::Mismatch, reason)));
         }
@@ -366,7 +368,8 @@ impl Connection {
         Ok(match charge {
             Ok(charge) => Ok(Some(Blob::tray(filled, charge))),
             Err(failure) => {
-                filled.leave();
+                drop(filled);
+                self.trays.forget(Some(number));
                 Err(failure)
             }
         })
@@ -464,8 +467,9 @@ impl Connection {
             let slot = self.next_slot;
             self.next_slot = slot.wrapping_add(1);
             let message = Message::Object(proto::Object { found: true, slot: Some(slot), bytes });
+            // First, for it may come back at once, over another connection.
+            lock(&self.core.lent).entry(self.number).or_default().insert(slot, Arc::clone(&blob));
             self.writer.write_with_fd(header, &message, memory).await?;
-            lock(&self.core.lent).entry(self.number).or_default().insert(slot, blob);
             return Ok(());
         }
         let message = Message::Object(proto::Object { found: true, ..proto::Object::default() });

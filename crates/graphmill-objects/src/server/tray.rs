@@ -51,11 +51,11 @@ impl Trays {
         if number >= MOST {
             return Err(format!("there is no tray {number}, they are numbered from 0 to {}", MOST - 1));
         }
-        self.known.retain(|number, _| put.dropped_trays >> number & 1 == 0);
         if self.known.get(&number).is_some_and(|tray| tray.taken.load(Ordering::Acquire)) {
             return Err(format!("an object lies in tray {number}"));
         }
         if let Some(memory) = memory {
+            self.known.remove(&number);
             let memory = SealedMemory::lent_whole(memory).map_err(|error| error.to_string())?;
             let Some(descriptor) = descriptors.take(1) else { return Ok(None) };
             let news = Arc::clone(&self.news);
@@ -69,6 +69,18 @@ impl Trays {
         }
         tray.taken.store(true, Ordering::Release);
         Ok(Some(Filled { tray: Arc::clone(tray), bytes }))
+    }
+
+    /// Trays that the client has no more, a bit for each.
+    pub(super) fn drop_all(&mut self, dropped: u64) {
+        self.known.retain(|number, _| dropped >> number & 1 == 0);
+    }
+
+    /// Nothing came to lie in a tray, and its client gives it up.
+    pub(super) fn forget(&mut self, number: Option<u32>) {
+        if let Some(number) = number {
+            self.known.remove(&number);
+        }
     }
 
     /// What the client is to be told: trays that it may fill again, and those that it must not.
@@ -107,16 +119,11 @@ impl Filled {
         self.tray.memory.map()
     }
 
-    /// No object came to lie in it, and its client hears so otherwise.
-    pub(super) fn leave(&self) {
-        self.tray.taken.store(false, Ordering::Release);
-    }
-
     /// The object is gone. Where somebody may still have it mapped, the tray is never filled again.
     pub(super) fn empty(&self, unseen: bool) {
         let mut news = lock(&self.tray.news);
         if unseen {
-            self.leave();
+            self.tray.taken.store(false, Ordering::Release);
             news.returned.push(self.tray.number);
         } else {
             news.retired.push(self.tray.number);

@@ -13,8 +13,10 @@ use graphmill_wire::proto;
 
 /// The most trays of a connection.
 const MOST: usize = 8;
-/// The bytes that the trays of a process for one server may have: a part of the server's budget, and these at least.
+/// The bytes that the trays of a connector may have: a part of its server's budget, or these.
 const BYTES: (u64, u64) = (8, 16 << 20);
+/// What the server charges for a tray beside its bytes, at most.
+const CHARGE: u64 = 8 << 10;
 
 /// The bytes that trays may still take.
 #[derive(Debug, Default)]
@@ -26,6 +28,8 @@ pub(super) struct TrayRoom {
 #[derive(Debug)]
 pub(super) struct Trays {
     places: Vec<Option<Tray>>,
+    /// Those that made way and that the server still has, a bit for each.
+    dropped: u64,
     room: Arc<TrayRoom>,
     most_bytes: u64,
 }
@@ -56,10 +60,11 @@ pub(super) struct Filled<'a> {
 impl Trays {
     /// For a server with a budget.
     pub(super) fn new(room: &Arc<TrayRoom>, budget: u64) -> Self {
-        Self { places: Vec::new(), room: Arc::clone(room), most_bytes: (budget / BYTES.0).max(BYTES.1) }
+        let most_bytes = (budget / BYTES.0).max(BYTES.1).min(budget.saturating_sub(CHARGE));
+        Self { places: Vec::new(), dropped: 0, room: Arc::clone(room), most_bytes }
     }
 
-    /// Copies an object into a tray; nothing if there are as many trays as may be, with an object in each.
+    /// Copies an object into a tray; nothing if it is too large, or there are as many trays as may be, with an object in each.
     ///
     /// # Errors
     /// When there is no memory for another tray.
@@ -77,30 +82,36 @@ impl Trays {
             room = rest;
         }
         tray.is_empty = false;
-        Ok(Some(Filled { number: number as u32, memory: None, dropped: 0 }))
+        Ok(Some(Filled { number: number as u32, memory: None, dropped: std::mem::take(&mut self.dropped) }))
     }
 
     fn fill_new(&mut self, capacity: u64, parts: &[&[u8]]) -> io::Result<Option<Filled<'_>>> {
-        let Some(dropped) = self.make_way(capacity) else { return Ok(None) };
+        if !self.make_way(capacity) {
+            return Ok(None);
+        }
         let memory = SharedSlot::filled(capacity as usize, parts).inspect_err(|_| {
             self.room.taken.fetch_sub(capacity, Ordering::Relaxed);
         })?;
         let number = self.free_place();
+        // The new one takes its place there.
+        let dropped = std::mem::take(&mut self.dropped) & !(1 << number);
         let tray = self.places[number].insert(Tray { memory, is_empty: false, room: Arc::clone(&self.room) });
         Ok(Some(Filled { number: number as u32, memory: Some(&tray.memory), dropped }))
     }
 
-    /// Takes room for another tray, if there is some; those of other sizes that are empty make way for it. Says which did.
-    fn make_way(&mut self, capacity: u64) -> Option<u64> {
-        let mut dropped = 0;
+    /// Takes room for another tray, if there is some; those of other sizes that are empty make way for it.
+    fn make_way(&mut self, capacity: u64) -> bool {
+        if capacity > self.most_bytes {
+            return false;
+        }
         loop {
             if self.places.iter().flatten().count() < MOST && self.room.take(capacity, self.most_bytes) {
-                return Some(dropped);
+                return true;
             }
             let is_empty = |place: &Option<Tray>| place.as_ref().is_some_and(|tray| tray.is_empty);
-            let number = self.places.iter().position(is_empty)?;
+            let Some(number) = self.places.iter().position(is_empty) else { return false };
             self.places[number] = None;
-            dropped |= 1 << number;
+            self.dropped |= 1 << number;
         }
     }
 
@@ -166,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_tray_is_filled_again_when_it_is_empty_and_announced_once() {
-        let mut trays = Trays::new(&Arc::default(), 0);
+        let mut trays = Trays::new(&Arc::default(), 1 << 30);
         assert_eq!(fill(&mut trays, 100_000), Some((0, true)));
         assert_eq!(fill(&mut trays, 100_000), Some((1, true)), "the first is taken");
         trays.hear(&proto::Return { returned: vec![0, 77], retired: vec![] });
@@ -178,17 +189,20 @@ mod tests {
     #[test]
     fn there_are_few_and_one_that_is_empty_makes_way_for_another_size() {
         let room = Arc::default();
-        let mut trays = Trays::new(&room, 0);
+        let mut trays = Trays::new(&room, 16 << 20);
         assert_eq!((0..).map_while(|_| fill(&mut trays, 100_000)).count(), MOST);
         trays.hear(&proto::Return { returned: vec![3, 5], retired: vec![] });
         let filled = trays.fill(200_000, &[&vec![1; 200_000]]).unwrap().unwrap();
-        assert_eq!((filled.number, filled.dropped), (3, 1 << 3));
+        assert_eq!((filled.number, filled.dropped), (3, 0), "the new one takes its place");
         trays.hear(&proto::Return { returned: (0..8).collect(), retired: vec![] });
-        let mut others = Trays::new(&room, 0);
+        let mut others = Trays::new(&room, 16 << 20);
         assert_eq!((0..).map_while(|_| fill(&mut others, 7 << 20)).count(), 2, "as many bytes as may be");
+        assert_eq!(fill(&mut trays, 17 << 20), None);
+        assert_eq!(trays.dropped, 0, "nothing makes way for what never fits");
         assert_eq!(fill(&mut trays, 7 << 20), None);
         drop(others);
-        assert_eq!(fill(&mut trays, 7 << 20), Some((0, true)));
+        let filled = trays.fill(7 << 20, &[&vec![1; 7 << 20]]).unwrap().unwrap();
+        assert_eq!((filled.number, filled.dropped), (0, 0b1111_1110), "the server hears of all that made way");
         drop(trays);
         assert_eq!(room.taken.load(Ordering::Relaxed), 0);
     }

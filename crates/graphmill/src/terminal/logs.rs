@@ -28,7 +28,11 @@ pub(crate) enum LogFormat {
 
 /// Logs are written while this lives; its end waits for the last lines.
 #[must_use]
-pub(crate) struct Logs(Arc<Lines>);
+pub(crate) struct Logs {
+    lines: Arc<Lines>,
+    /// Whether there is a thread that writes them.
+    are_written: bool,
+}
 
 /// Begins to write logs; `GRAPHMILL_LOG` chooses which.
 pub(crate) fn start(format: LogFormat) -> Logs {
@@ -43,19 +47,28 @@ pub(crate) fn start(format: LogFormat) -> Logs {
         LogFormat::Text => builder.with_target(false).try_init(),
         LogFormat::Json => builder.json().try_init(),
     };
-    if first.is_ok() {
-        let lines = lines.clone();
-        let write = move || lines.write_to(std::io::stderr());
-        // Without a thread there is no log, and the server serves.
-        let _ = std::thread::Builder::new().name("log".into()).spawn(write);
+    let writer = lines.clone();
+    let write = move || writer.write_to(std::io::stderr());
+    // Without a thread there is no log, and the server serves.
+    let are_written = first.is_ok() && std::thread::Builder::new().name("log".into()).spawn(write).is_ok();
+    Logs { lines, are_written }
+}
+
+impl Logs {
+    /// Adds a line as it is, if there is a log.
+    pub(crate) fn add(&self, line: &str) -> bool {
+        if self.are_written {
+            self.lines.hand_over(format!("{line}\n").as_bytes());
+        }
+        self.are_written
     }
-    Logs(lines)
 }
 
 impl Drop for Logs {
     fn drop(&mut self) {
-        let state = self.0.lock();
-        let _ = self.0.written.wait_timeout_while(state, LAST_LINES, |state| state.is_behind());
+        let state = self.lines.lock();
+        let is_behind = |state: &mut State| self.are_written && state.is_behind();
+        let _ = self.lines.written.wait_timeout_while(state, LAST_LINES, is_behind);
     }
 }
 

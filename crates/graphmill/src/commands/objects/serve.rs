@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         serve_spawned()?;
         return Ok(ExitCode::SUCCESS);
     }
-    let _logs = logs::start(args.log);
+    let logs = logs::start(args.log);
     let config = ServerConfig {
         listen: args.listen.clone(),
         budget: args.budget,
@@ -111,6 +111,6 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         context.note(&format!("holding up to {}", numbers::bytes(config.budget)));
     })?;
     printed?;
-    context.note("stopped");
+    context.note_in(&logs, "stopped");
     Ok(ExitCode::SUCCESS)
 }

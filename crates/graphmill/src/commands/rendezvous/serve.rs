@@ -71,7 +71,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
-    let _logs = logs::start(args.log);
+    let logs = logs::start(args.log);
     let token = args.token_file.as_ref().map(|path| Token::from_file(path)).transpose()?;
     let tls = match (&args.tls_cert, &args.tls_key) {
         (Some(cert), Some(key)) => Some(ServerTls::load(cert, key, args.tls_client_ca.as_deref())?),
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
             () = stopping.asked() => {}
             () = stdin_end(args.until_stdin_closes) => {}
         }
-        context.note("stopping");
+        context.note_in(&logs, "stopping");
         drop(server);
         coordinator.resign().await;
         anyhow::Ok(())

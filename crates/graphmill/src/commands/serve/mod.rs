@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         Some(path) => args.settings.clone().or_file(path)?,
         None => args.settings.clone(),
     };
-    let _logs = logs::start(settings.log.unwrap_or_default());
+    let logs = logs::start(settings.log.unwrap_or_default());
     let storage = if settings.mmap { Storage::Mmap } else { Storage::Ram };
     // Servers that meet open what they are assigned.
     let partitions = if settings.meets() {
@@ -119,7 +119,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> anyhow::Result<ExitCode> {
         };
         // A batch that stands still over a lost page never ends.
         let drain = if guard::lost_page().is_some() { drain.min(LAST_BATCHES) } else { drain };
-        context.note(&format!("stopping, within {}", numbers::duration(drain)));
+        context.note_in(&logs, &format!("stopping, within {}", numbers::duration(drain)));
         let leftovers = server.stop(drain).await;
         if let Some(coordinator) = coordinator {
             coordinator.resign().await;
