@@ -139,7 +139,11 @@ fn run(input: &[u8]) {
         });
         match answer {
             Ok(answer) => opened.learn(method, answer),
-            Err(status) => assert!(!status.message().contains("panicked"), "{path}: {status}"),
+            // An input may have the word in it, and is shown then.
+            Err(status) => {
+                let panicked = status.code() == tonic::Code::Internal && status.message().contains("panicked");
+                assert!(!panicked, "{path}: {status}");
+            }
         }
     }
     let leave = proto::LeaveRequest { client: CLIENT.to_vec() }.encode_to_vec();
