@@ -11,7 +11,7 @@ use crate::wire::Servers;
 use crate::{Config, Entry, Interrupt, Key, Object, ObjectId, Result, Stat, life};
 
 /// The longest that a get waits.
-const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 
 /// How an object is put.
 #[derive(Debug, Clone, Copy, Default)]

@@ -25,3 +25,4 @@ pub use key::{Key, Location, ObjectId};
 pub use life::{ServerInfo, default_address, spawn_server, wait_server};
 pub use object::{Entry, Object, Stat};
 pub use server::{Server, serve_spawned, start_server};
+pub use wire::AsyncConnector;

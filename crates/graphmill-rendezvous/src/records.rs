@@ -177,8 +177,11 @@ pub fn read(records: &Records) -> Result<Option<Kept>, Corrupt> {
         }
     }
     state.world_size = run.world_size.max(state.participants.len() as u32);
-    if state.participants.len() as u64 > u64::from(run.settings.max) {
-        return Err(corrupt(RUN, "more take part than can"));
+    let left = u64::from(run.settings.max).checked_sub(state.participants.len() as u64);
+    let left = left.ok_or_else(|| corrupt(RUN, "more take part than can"))?;
+    if !state.complete && left == 0 {
+        // It is completed with the last that can join; whoever came now would be one too many.
+        return Err(corrupt(RUN, "all that can take part do, but its round is not complete"));
     }
     if state.complete {
         if state.participants.is_empty() {

@@ -3,6 +3,7 @@
 //! Each connection has a runtime of its own, which runs in the thread that makes a call and only then. So a call needs no other
 //! thread: nothing is handed over, and nobody is woken but the server.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,8 +31,28 @@ pub(super) struct Dialing {
 /// A connection that was greeted.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) runtime: Runtime,
+    pub(super) runtime: OwnRuntime,
     pub(super) io: Io,
+}
+
+/// A runtime that may be dropped anywhere, inside of another one, too.
+#[derive(Debug)]
+pub(super) struct OwnRuntime(Option<Runtime>);
+
+impl Deref for OwnRuntime {
+    type Target = Runtime;
+
+    fn deref(&self) -> &Runtime {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for OwnRuntime {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl Connection {
@@ -40,9 +61,8 @@ impl Connection {
         let at = location.to_string();
         let broken = |reason: String| Error::unreachable("connect", &at, reason);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| broken(error.to_string()))?;
-        let endpoint = location.endpoint().ok_or_else(|| broken("it is not an object server".to_owned()))?;
-        let connect = async { tokio::time::timeout(answered, dialing.connect(&endpoint, &at, taken)).await };
+        let runtime = OwnRuntime(Some(runtime.map_err(|error| broken(error.to_string()))?));
+        let connect = async { tokio::time::timeout(answered, dialing.dial(location, taken)).await };
         let opened = block_on(&runtime, dialing.interrupt.as_ref(), connect);
         let opened = opened.ok_or(Error::Interrupted { doing: "connect" })?;
         let io = opened.map_err(|_| Error::Timeout { doing: "connect", at: at.clone(), within: answered })??;
@@ -51,6 +71,13 @@ impl Connection {
 }
 
 impl Dialing {
+    /// Connects to a server, which must take the connection within a time.
+    pub(super) async fn dial(&self, location: &Location, taken: Duration) -> Result<Io> {
+        let at = location.to_string();
+        let no_server = || Error::unreachable("connect", &at, "it is not an object server");
+        self.connect(&location.endpoint().ok_or_else(no_server)?, &at, taken).await
+    }
+
     /// Connects, over the server's Unix socket if it is on this host and may be used.
     async fn connect(&self, endpoint: &Endpoint, at: &str, taken: Duration) -> Result<Io> {
         let tls = self.tls.as_ref();

@@ -3,6 +3,8 @@
 mod calls;
 mod connection;
 mod pool;
+mod requests;
+mod tasks;
 mod tray;
 
 use std::collections::HashMap;
@@ -23,6 +25,7 @@ use calls::Io;
 use connection::Dialing;
 pub(crate) use pool::Lent;
 use pool::Pool;
+pub use tasks::AsyncConnector;
 
 /// The most servers that a connector follows keys to.
 const FOLLOWED: usize = 64;
@@ -151,20 +154,11 @@ impl Backend for Servers {
     }
 
     fn put(&self, parts: &[&[u8]], ttl: Option<Duration>, watch: Watch<'_>) -> Result<Key> {
-        let (id, head, bytes) = (self.new_id(), self.head(ttl), length(parts));
-        let own = &self.state().own;
-        let generation = own.run("put an object", self.deadline(bytes), async |io: &mut Io| {
-            let generation = io.generation();
-            Ok(io.put(id, generation, head, parts, watch).await?.map(|()| generation))
-        })?;
-        Ok(self.key(id, Some(bytes), generation))
+        self.put_call(parts, ttl, watch).in_thread()
     }
 
     fn set(&self, key: &Key, parts: &[&[u8]], ttl: Option<Duration>) -> Result<()> {
-        let head = self.head(ttl);
-        self.pool(&key.location)?.run("set an object", self.deadline(length(parts)), async |io: &mut Io| {
-            io.put(key.id, key.generation, head, parts, &|_| {}).await
-        })
+        self.set_call(key, parts, ttl)?.in_thread()
     }
 
     fn put_batch(&self, objects: &[&[u8]], ttl: Option<Duration>) -> Result<Vec<Result<Key>>> {
@@ -182,10 +176,7 @@ impl Backend for Servers {
     }
 
     fn get(&self, key: &Key, wait: Duration, watch: Watch<'_>) -> Result<Option<Object>> {
-        let deadline = self.deadline(key.size.unwrap_or(0)) + wait;
-        let wait = milliseconds(wait);
-        let pool = self.pool(&key.location)?;
-        pool.run("get an object", deadline, async |io: &mut Io| io.get(&pool, key, wait, watch).await)
+        self.get_call(key, wait, watch)?.in_thread()
     }
 
     fn get_batch(&self, keys: &[&Key], wait: Duration) -> Result<Vec<Result<Option<Object>>>> {
@@ -217,11 +208,11 @@ impl Backend for Servers {
     }
 
     fn exists(&self, key: &Key) -> Result<bool> {
-        self.pool(&key.location)?.run("look for an object", self.deadline, async |io: &mut Io| io.has(key).await)
+        self.has_call(key)?.in_thread()
     }
 
     fn evict(&self, key: &Key) -> Result<()> {
-        self.pool(&key.location)?.run("evict an object", self.deadline, async |io: &mut Io| io.evict(key).await)
+        self.evict_call(key)?.in_thread()
     }
 
     fn stat(&self) -> Result<Stat> {

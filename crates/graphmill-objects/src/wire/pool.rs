@@ -10,6 +10,7 @@ use graphmill_net::forks;
 use super::calls::{Io, Step};
 use super::connection::{Connection, Dialing};
 use super::lock;
+use super::requests::Request;
 use crate::interrupt::block_on;
 use crate::key::Location;
 use crate::{Error, Result, ServerInfo};
@@ -34,6 +35,8 @@ pub(crate) struct Pool {
 struct Idle {
     /// The one that was used last is used next.
     connections: Vec<Connection>,
+    /// The same, of somebody's runtime.
+    tasks: Vec<Io>,
     /// Memory that the server is still to be told about.
     returns: Vec<Back>,
     /// Whether a thread is telling it.
@@ -96,14 +99,82 @@ impl Pool {
                     return answer;
                 }
                 // An answer may still come, for nobody: the connection cannot be used again.
-                Err(_) => return Err(Error::Timeout { doing, at: self.location.to_string(), within }),
-                Ok(Err(error)) => {
-                    let broken = Error::from_net(doing, &self.location.to_string(), &error);
-                    if !is_kept || !matches!(broken, Error::Unreachable { .. }) {
-                        return Err(broken);
-                    }
+                Err(_) => return Err(self.late(doing, within)),
+                Ok(Err(error)) => self.broken(doing, is_kept, &error)?,
+            }
+        }
+    }
+
+    /// The same as a part of the runtime that awaits it, over a connection that belongs to that runtime.
+    pub(super) async fn run_in_task<R: Request>(
+        &self,
+        doing: &'static str,
+        within: Duration,
+        request: &R,
+    ) -> Result<R::Answer> {
+        let calling = async {
+            loop {
+                let kept = lock(&self.idle).tasks.pop();
+                let is_kept = kept.is_some();
+                let mut io = match kept {
+                    Some(io) => io,
+                    None => self.dial(within).await?,
+                };
+                match request.make(&mut io).await {
+                    Ok(answer) => return Ok((answer, io)),
+                    Err(error) => self.broken(doing, is_kept, &error)?,
                 }
             }
+        };
+        let called = tokio::time::timeout(within, calling).await;
+        let (answer, io) = called.unwrap_or_else(|_| Err(self.late(doing, within)))?;
+        self.keep_task(io).await;
+        answer
+    }
+
+    /// Connects as a part of the runtime that awaits it, and keeps the connection.
+    pub(super) async fn find_in_task(&self, within: Duration) -> Result<()> {
+        let dialed = tokio::time::timeout(within, self.dial(within)).await;
+        let io = dialed.unwrap_or_else(|_| Err(self.late("connect", within)))?;
+        self.keep_task(io).await;
+        Ok(())
+    }
+
+    async fn dial(&self, within: Duration) -> Result<Io> {
+        let io = self.dialing.dial(&self.location, within).await?;
+        self.generation.store(io.generation(), Ordering::Relaxed);
+        Ok(io)
+    }
+
+    /// Keeps a connection for later, after it told what is to be told.
+    async fn keep_task(&self, mut io: Io) {
+        loop {
+            let untold = {
+                let mut idle = lock(&self.idle);
+                if idle.returns.is_empty() {
+                    if idle.tasks.len() < KEPT {
+                        idle.tasks.push(io);
+                    }
+                    return;
+                }
+                Untold { pool: self, returns: std::mem::take(&mut idle.returns) }
+            };
+            if !matches!(tokio::time::timeout(RETURN, io.give_back(&untold.returns)).await, Ok(Ok(()))) {
+                return;
+            }
+            untold.told();
+        }
+    }
+
+    fn late(&self, doing: &'static str, within: Duration) -> Error {
+        Error::Timeout { doing, at: self.location.to_string(), within }
+    }
+
+    /// Fails with what broke a connection, unless it was kept and only turned out to be dead.
+    fn broken(&self, doing: &'static str, is_kept: bool, error: &graphmill_net::Error) -> Result<()> {
+        match Error::from_net(doing, &self.location.to_string(), error) {
+            Error::Unreachable { .. } if is_kept => Ok(()),
+            broken => Err(broken),
         }
     }
 
@@ -117,7 +188,9 @@ impl Pool {
 
     /// Closes all connections that are not in use.
     pub(super) fn close(&self) {
-        let closed = std::mem::take(&mut lock(&self.idle).connections);
+        let mut idle = lock(&self.idle);
+        let closed = (std::mem::take(&mut idle.connections), std::mem::take(&mut idle.tasks));
+        drop(idle);
         drop(closed);
     }
 
@@ -130,7 +203,7 @@ impl Pool {
     /// Keeps a connection for later, after it told what is to be told; says no if it could not within a time.
     fn put_back(&self, mut connection: Connection, within: Duration) -> bool {
         loop {
-            let mut returns = {
+            let untold = {
                 let mut idle = lock(&self.idle);
                 if idle.returns.is_empty() {
                     if idle.connections.len() < KEPT {
@@ -138,15 +211,14 @@ impl Pool {
                     }
                     return true;
                 }
-                std::mem::take(&mut idle.returns)
+                Untold { pool: self, returns: std::mem::take(&mut idle.returns) }
             };
             let Connection { runtime, io } = &mut connection;
-            let told = runtime.block_on(async { tokio::time::timeout(within, io.give_back(&returns)).await });
+            let told = runtime.block_on(async { tokio::time::timeout(within, io.give_back(&untold.returns)).await });
             if !matches!(told, Ok(Ok(()))) {
-                // Half a frame may be on its way, so that this connection is over; another one tells it. Twice is no harm.
-                lock(&self.idle).returns.append(&mut returns);
                 return false;
             }
+            untold.told();
         }
     }
 
@@ -190,6 +262,27 @@ impl Pool {
                 lock(&self.idle).telling = false;
                 return;
             }
+        }
+    }
+}
+
+/// What the server is being told. Half a frame may be on its way when that fails or is given up, so the connection is over then,
+/// and another one tells it. Twice is no harm.
+struct Untold<'a> {
+    pool: &'a Pool,
+    returns: Vec<Back>,
+}
+
+impl Untold<'_> {
+    fn told(mut self) {
+        self.returns.clear();
+    }
+}
+
+impl Drop for Untold<'_> {
+    fn drop(&mut self) {
+        if !self.returns.is_empty() {
+            lock(&self.pool.idle).returns.append(&mut self.returns);
         }
     }
 }

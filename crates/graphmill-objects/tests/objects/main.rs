@@ -7,6 +7,7 @@ mod hostile;
 mod lives;
 mod operations;
 mod support;
+mod tasks;
 
 /// Not a test: what a connector of these tests starts as its server.
 #[test]

@@ -87,11 +87,12 @@ fn records_that_contradict_each_other_are_refused() {
     run.handle(Event::Join(node(2), SECOND), SECOND);
     let good: records::Records = changes(&mut run).into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
     assert!(records::read(&good).unwrap().unwrap().state.complete);
-    let edits: [(&str, &str, &str, &str); 6] = [
+    let edits: [(&str, &str, &str, &str); 7] = [
         ("run", "\"version\":1", "\"version\":2", "version 2"),
         ("run", "\"round\":0", "\"round\":18446744073709551615", "so many rounds"),
         ("run", "\"max\":2", "\"max\":1", "fewer"),
         ("run", "\"min\":2,\"max\":2", "\"min\":1,\"max\":1", "more take part"),
+        ("run", "\"complete\":true", "\"complete\":false", "all that can take part do"),
         ("member/host_1_1", "\"rank\":0", "\"rank\":1", "rank of its own"),
         ("member/host_1_1", ",\"rank\":0", "", "rank of its own"),
     ];

@@ -1,18 +1,21 @@
-//! Small objects beside Redis, as its own `redis-benchmark` measures it: the same bytes, the same number of clients, one request
-//! at a time.
+//! Small objects beside Redis, as its own `redis-benchmark` measures it: the same bytes, the same number of clients, each with a
+//! connection of its own and one request at a time, all in one thread.
 //!
 //! In rounds, in each of which both are measured one right after the other: what else the machine does meets both.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use graphmill_objects::Config;
+use graphmill_objects::{AsyncConnector, Config, Key};
+use tokio::task::JoinSet;
 
-use super::{SMALL, Way, measure};
+use super::{ONCE, SMALL, Way};
 use crate::context::Context;
+use crate::terminal::numbers;
 
 const SERVER: &str = "redis-server";
 const CLIENT: &str = "redis-benchmark";
@@ -51,7 +54,7 @@ pub(super) fn redis(
             let mut rounds = Vec::new();
             for _ in 0..ROUNDS {
                 let part = time / ROUNDS as u32;
-                let [put, get] = measure(config, clients, SMALL, 1, part)?;
+                let [put, get] = measure(config, clients, part)?;
                 rounds.push([
                     put,
                     redis.rate(*transport, "set", clients, part)?,
@@ -74,6 +77,67 @@ pub(super) fn redis(
         }
     }
     Ok(Some(rows))
+}
+
+/// Objects put and got in a second by some clients that are tasks of one thread.
+fn measure(config: &Config, clients: usize, time: Duration) -> anyhow::Result<[f64; 2]> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut connectors = Vec::new();
+        for _ in 0..clients {
+            let connector = AsyncConnector::open(config.clone()).await?;
+            connectors.push((connector.new_key(), connector));
+        }
+        let connectors = Arc::new(connectors);
+        let object: Arc<[u8]> = (0..SMALL).map(|place| place as u8).collect();
+        let put = together(&connectors, time, move |connectors, client| {
+            let object = Arc::clone(&object);
+            async move {
+                let (key, connector) = &connectors[client];
+                Ok(connector.set(key, &[&object], ONCE).await?)
+            }
+        });
+        let put = put.await?;
+        let get = together(&connectors, time, |connectors, client| async move {
+            let (key, connector) = &connectors[client];
+            let object = connector.get(key, Duration::ZERO).await?.context("the object is gone")?;
+            anyhow::ensure!(object.len() == SMALL && object[SMALL - 1] == (SMALL - 1) as u8, "it is another");
+            Ok(())
+        });
+        let get = get.await?;
+        for (key, connector) in &*connectors {
+            connector.evict(key).await?;
+        }
+        Ok([put, get])
+    })
+}
+
+type Connectors = Arc<Vec<(Key, AsyncConnector)>>;
+
+/// How many calls all clients make in a second, each one after the other.
+async fn together<F: Future<Output = anyhow::Result<()>> + Send + 'static>(
+    connectors: &Connectors,
+    time: Duration,
+    call: impl Fn(Connectors, usize) -> F + Clone + Send + 'static,
+) -> anyhow::Result<f64> {
+    let began = Instant::now();
+    let mut clients = JoinSet::new();
+    for client in 0..connectors.len() {
+        let (connectors, call) = (Arc::clone(connectors), call.clone());
+        clients.spawn(async move {
+            let mut calls = 0u64;
+            while began.elapsed() < time {
+                call(Arc::clone(&connectors), client).await?;
+                calls += 1;
+            }
+            anyhow::Ok(calls)
+        });
+    }
+    let mut calls = 0;
+    while let Some(client) = clients.join_next().await {
+        calls += client??;
+    }
+    Ok(numbers::rate(calls, began.elapsed()))
 }
 
 fn median(of: impl Iterator<Item = f64>) -> f64 {

@@ -1,7 +1,7 @@
 //! `graphmill bench objects`: the object store, as several clients of one server see it.
 //!
 //! The server is a process of its own; each client is a thread of this one with a connector of its own. Where Redis is installed
-//! the smallest objects are measured beside it, too.
+//! small objects are measured beside it, too, by clients that are tasks of one thread.
 
 mod beside;
 
