@@ -159,7 +159,7 @@ enum OpenKind<'a> {
     Any(&'a Book),
 }
 
-impl OpenBook<'_> {
+impl<'a> OpenBook<'a> {
     /// Size of the id space.
     pub fn count(&self) -> u64 {
         match self.0 {
@@ -176,6 +176,14 @@ impl OpenBook<'_> {
             OpenKind::Spread { owner, .. } => owner.get(id as usize).map(|&owner| u32::from(owner)),
             OpenKind::Range(_) => self.locate(id).map(|location| location.partition),
             OpenKind::Any(book) => book.owner(id),
+        }
+    }
+
+    /// The partition and the row of every id, where they are listed; for whoever has them loaded before they are looked up.
+    pub fn listed(&self) -> Option<(&'a [u8], &'a [u32])> {
+        match self.0 {
+            OpenKind::Spread { owner, rows } => Some((owner, rows)),
+            OpenKind::Range(_) | OpenKind::Any(_) => None,
         }
     }
 

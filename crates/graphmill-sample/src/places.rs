@@ -12,7 +12,7 @@ use std::arch::x86_64::{
     __m256i, __m512i, _mm_sfence, _mm256_loadu_si256, _mm256_stream_si256, _mm512_loadu_si512, _mm512_stream_si512,
 };
 
-use crate::cache::{LINE, prefetch_row, prefetch_write};
+use crate::cache::{LINE, prefetch, prefetch_row, prefetch_write};
 use crate::{Error, Result};
 
 /// The least that is streamed: about what a core's own cache keeps.
@@ -23,6 +23,8 @@ const ROWS_AHEAD: usize = 12;
 const BYTES_AHEAD: usize = 64 << 10;
 /// How many rows before it is written a place is claimed, when it is not streamed to.
 const WRITES_AHEAD: usize = 8;
+/// The pages of memory that is shared with another process are small; the system finds each when it is first written.
+const PAGE: usize = 4096;
 /// What is copied without a look at how much is left.
 const BLOCK: usize = 8 * LINE;
 
@@ -118,7 +120,15 @@ unsafe fn stream_half_lines<'a>(
     let half = |into: &mut [u8], row: &[u8]| unsafe {
         _mm256_stream_si256(into.as_mut_ptr().cast(), _mm256_loadu_si256(row.as_ptr().cast()));
     };
-    let copied = copy_ahead(into, size, count, row, &place, |_, _| (), |into, row| by_blocks::<HALF>(into, row, half));
+    let copied = copy_ahead(
+        into,
+        size,
+        count,
+        row,
+        &place,
+        |into, index| open_page(into, place(index) * size, size),
+        |into, row| by_blocks::<HALF>(into, row, half),
+    );
     fence();
     copied
 }
@@ -139,9 +149,28 @@ unsafe fn stream_lines<'a>(
     let line = |into: &mut [u8], row: &[u8]| unsafe {
         _mm512_stream_si512(into.as_mut_ptr().cast(), _mm512_loadu_si512(row.as_ptr().cast()));
     };
-    let copied = copy_ahead(into, size, count, row, &place, |_, _| (), |into, row| by_blocks::<WHOLE>(into, row, line));
+    let copied = copy_ahead(
+        into,
+        size,
+        count,
+        row,
+        &place,
+        |into, index| open_page(into, place(index) * size, size),
+        |into, row| by_blocks::<WHOLE>(into, row, line),
+    );
     fence();
     copied
+}
+
+/// Has the page after the next one found before it is written, if this is the first row that begins in its page. A store that
+/// goes past the caches cannot wait for that beside others.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+#[allow(clippy::inline_always)]
+fn open_page(into: &[u8], start: usize, size: usize) {
+    if start % PAGE < size {
+        prefetch(into, start + 2 * PAGE);
+    }
 }
 
 /// Whoever gets the batch next, on whatever core, sees all rows.

@@ -43,10 +43,12 @@ impl Split {
         }
         self.owners.clear();
         grow(&mut self.owners, NODES, need.ids.len())?;
-        for (index, &id) in need.ids.iter().enumerate() {
-            let owner = owner(id)?;
-            self.owners.push(owner as u32);
-            let share = &mut self.shares[owner];
+        // On their own: the fewer instructions there are between two look-ups, the more of them are under way.
+        for &id in need.ids {
+            self.owners.push(owner(id)? as u32);
+        }
+        for (index, (&id, &owner)) in need.ids.iter().zip(&self.owners).enumerate() {
+            let share = &mut self.shares[owner as usize];
             grow(&mut share.ids, NODES, 1)?;
             share.ids.push(id);
             if let (Ask::Contains, Some(&other)) = (need.ask, need.others.get(index)) {

@@ -263,6 +263,16 @@ impl<'a, N: Stored> OpenLists<'a, N> {
         }
     }
 
+    /// Has the entries of nodes in the partition book loaded, which are looked up later.
+    #[inline]
+    fn prefetch_entries(&self, ids: &[u64]) {
+        let Some((partitions, rows)) = self.book.listed().filter(|_| self.whole.is_none()) else { return };
+        for &id in ids {
+            prefetch(partitions, id as usize);
+            prefetch(rows, id as usize);
+        }
+    }
+
     /// The rows of a block of nodes in the only part, whose offsets begin to load; says how many there are.
     #[inline]
     fn locate_block<P: Id>(&self, ids: &[u64], indptr: &[P], rows: &mut [usize]) -> Result<usize> {
