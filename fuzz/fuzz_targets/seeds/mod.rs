@@ -71,7 +71,7 @@ pub fn objects() -> Vec<Vec<u8>> {
             stats: Some(proto::ObjectStats { version: "1".to_owned(), objects: 1, ..Default::default() }),
         }),
     ];
-    let put = Message::Put(proto::Put { ttl_ms: 500, wait_ms: 1, ..Default::default() });
+    let put = Message::Put(proto::Put { ttl_ms: 3, wait_ms: 1, ..Default::default() });
     let put = frame(header, &put, b"an object");
     std::iter::once(put).chain(plain.iter().map(|message| frame(header, message, &[]))).collect()
 }

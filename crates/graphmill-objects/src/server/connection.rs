@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use graphmill_net::{Eagerness, FrameReader, FrameWriter, Incoming, PeerInfo, SealedMemory, Stream, random};
 use graphmill_wire::proto::{self, Code, Role};
 use graphmill_wire::{Header, Kind, Limits, Message};
-use tokio::time::{timeout, timeout_at};
+use tokio::time::{sleep_until, timeout, timeout_at};
 
 use super::blob::{Blob, heap_charge, shared_charge};
 use super::budget::{Charge, RIGHT_OF_WAY};
@@ -30,6 +30,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 /// The longest that a put may wait whose bytes are already on their way: that its sender is gone is not seen before they are
 /// read.
 const LONGEST_PUT_WAIT: Duration = Duration::from_secs(60);
+/// The longest that a request may wait after another one has come, behind which its sender's end cannot be seen.
+const LONGEST_WAIT_FOLLOWED: Duration = Duration::from_secs(5);
 /// How long the body of an object may take, and a second more for each of so many bytes.
 const BODY: (Duration, u64) = (Duration::from_secs(30), 1 << 20);
 /// How often a put looks for objects that are not read any more, if those make room.
@@ -70,6 +72,7 @@ pub(super) async fn serve(core: Arc<Core>, stream: Stream, peer: PeerInfo) {
         writer,
         shares,
         held: None,
+        held_until: Instant::now(),
         number,
         next_slot: 0,
         eagerness: Eagerness::default(),
@@ -224,8 +227,9 @@ struct Connection {
     writer: FrameWriter,
     /// Whether large objects go through shared memory.
     shares: bool,
-    /// A request that came while another waited.
+    /// A request that came while another waited, and until when that may wait on.
     held: Option<Incoming>,
+    held_until: Instant,
     /// What it is called where memory that it lent is returned.
     number: u64,
     next_slot: u32,
@@ -577,6 +581,7 @@ impl Connection {
         let until = Instant::now() + wait;
         let mut coming = core.budget.wait(bytes);
         loop {
+            let until = if self.held.is_some() { until.min(self.held_until) } else { until };
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(None);
@@ -607,9 +612,13 @@ impl Connection {
                 biased;
                 done = &mut what => return Ok(done.ok()),
                 frame = self.reader.next(), if reads => match frame? {
-                    Some(frame) => self.held = Some(frame),
+                    Some(frame) => {
+                        self.held = Some(frame);
+                        self.held_until = Instant::now() + LONGEST_WAIT_FOLLOWED;
+                    }
                     None => return Err(Ended::Gone("it hung up".to_owned())),
                 },
+                () = sleep_until(self.held_until.into()), if self.held.is_some() => return Ok(None),
             }
         }
     }

@@ -175,6 +175,31 @@ fn clients_that_break_the_rules_are_told_and_the_server_goes_on() {
 }
 
 #[test]
+fn a_client_that_is_gone_behind_its_own_requests_is_not_waited_for() {
+    const HOUR: u64 = 3_600_000;
+    for way in [Way::Tcp, Way::Shared] {
+        let place = Place::new(way, |server| (server.budget, server.object_limit) = (4 << 20, Some(4 << 20)));
+        let connector = place.open();
+        let full = connector.put(&content(3 << 20, 1)).unwrap();
+        let waits = [
+            Message::Get(proto::Get { wait_ms: HOUR }),
+            Message::Reserve(proto::Reserve { bytes: 2 << 20, wait_ms: HOUR }),
+        ];
+        runtime().block_on(async {
+            for wait in waits {
+                let mut rogue = Rogue::connect(&place).await;
+                rogue.send(wait, &[]).await;
+                for _ in 0..3 {
+                    rogue.send(Message::Has(proto::Has {}), &[]).await;
+                }
+            }
+        });
+        eventually("its connections are over", || connector.stat().unwrap().connections == 1);
+        assert!(connector.exists(&full).unwrap());
+    }
+}
+
+#[test]
 fn a_client_that_returns_nothing_is_lent_no_more_than_so_much() {
     let place = Place::new(Way::Shared, |_| {});
     let connector = place.open();
