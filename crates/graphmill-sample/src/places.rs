@@ -23,7 +23,8 @@ const ROWS_AHEAD: usize = 12;
 const BYTES_AHEAD: usize = 64 << 10;
 /// How many rows before it is written a place is claimed, when it is not streamed to.
 const WRITES_AHEAD: usize = 8;
-/// The pages of memory that is shared with another process are small; the system finds each when it is first written.
+/// The smallest page, whose address the processor translates anew when it is first written. Memory that is shared with another
+/// process is mostly in such pages.
 const PAGE: usize = 4096;
 /// What is copied without a look at how much is left.
 const BLOCK: usize = 8 * LINE;
@@ -162,8 +163,8 @@ unsafe fn stream_lines<'a>(
     copied
 }
 
-/// Has the page after the next one found before it is written, if this is the first row that begins in its page. A store that
-/// goes past the caches cannot wait for that beside others.
+/// Has the address of the page after the next one translated before it is written, if this is the first row that begins in its
+/// page.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 #[allow(clippy::inline_always)]

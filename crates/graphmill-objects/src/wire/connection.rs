@@ -1,7 +1,7 @@
 //! A connection to an object server: dialling, greeting, and the runtime that moves it.
 //!
-//! Each connection has a runtime of its own, which runs in the thread that makes a call and only then. So a call needs no other
-//! thread: nothing is handed over, and nobody is woken but the server.
+//! A connection of a connector that blocks has a runtime of its own, which runs in the thread that makes a call and only then. So a
+//! call needs no other thread: nothing is handed over, and nobody is woken but the server.
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -35,8 +35,8 @@ pub(crate) struct Pool {
 struct Idle {
     /// The one that was used last is used next.
     connections: Vec<Connection>,
-    /// The same, of somebody's runtime.
-    tasks: Vec<Io>,
+    /// Those that belong to somebody's runtime.
+    in_runtime: Vec<Io>,
     /// Memory that the server is still to be told about.
     returns: Vec<Back>,
     /// Whether a thread is telling it.
@@ -114,7 +114,7 @@ impl Pool {
     ) -> Result<R::Answer> {
         let calling = async {
             loop {
-                let kept = lock(&self.idle).tasks.pop();
+                let kept = lock(&self.idle).in_runtime.pop();
                 let is_kept = kept.is_some();
                 let mut io = match kept {
                     Some(io) => io,
@@ -128,7 +128,7 @@ impl Pool {
         };
         let called = tokio::time::timeout(within, calling).await;
         let (answer, io) = called.unwrap_or_else(|_| Err(self.late(doing, within)))?;
-        self.keep_task(io).await;
+        self.keep(io).await;
         answer
     }
 
@@ -136,7 +136,7 @@ impl Pool {
     pub(super) async fn find_in_task(&self, within: Duration) -> Result<()> {
         let dialed = tokio::time::timeout(within, self.dial(within)).await;
         let io = dialed.unwrap_or_else(|_| Err(self.late("connect", within)))?;
-        self.keep_task(io).await;
+        self.keep(io).await;
         Ok(())
     }
 
@@ -147,13 +147,13 @@ impl Pool {
     }
 
     /// Keeps a connection for later, after it told what is to be told.
-    async fn keep_task(&self, mut io: Io) {
+    async fn keep(&self, mut io: Io) {
         loop {
             let untold = {
                 let mut idle = lock(&self.idle);
                 if idle.returns.is_empty() {
-                    if idle.tasks.len() < KEPT {
-                        idle.tasks.push(io);
+                    if idle.in_runtime.len() < KEPT {
+                        idle.in_runtime.push(io);
                     }
                     return;
                 }
@@ -188,9 +188,14 @@ impl Pool {
 
     /// Closes all connections that are not in use.
     pub(super) fn close(&self) {
-        let mut idle = lock(&self.idle);
-        let closed = (std::mem::take(&mut idle.connections), std::mem::take(&mut idle.tasks));
-        drop(idle);
+        self.close_blocking();
+        let closed = std::mem::take(&mut lock(&self.idle).in_runtime);
+        drop(closed);
+    }
+
+    /// Closes those whose calls block.
+    pub(super) fn close_blocking(&self) {
+        let closed = std::mem::take(&mut lock(&self.idle).connections);
         drop(closed);
     }
 
@@ -227,8 +232,15 @@ impl Pool {
     /// sent at once another thread sends.
     fn give_back(self: &Arc<Self>, back: Back) {
         lock(&self.idle).returns.push(back);
-        // A thread of somebody's runtime cannot run another one.
-        if tokio::runtime::Handle::try_current().is_err() {
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            // A thread of somebody's runtime cannot run another one.
+            let idle = lock(&self.idle).in_runtime.pop();
+            if let Some(io) = idle {
+                let pool = Arc::clone(self);
+                runtime.spawn(async move { pool.keep(io).await });
+                return;
+            }
+        } else {
             let idle = lock(&self.idle).connections.pop();
             if idle.is_some_and(|connection| self.put_back(connection, Duration::ZERO)) {
                 return;
@@ -266,8 +278,8 @@ impl Pool {
     }
 }
 
-/// What the server is being told. Half a frame may be on its way when that fails or is given up, so the connection is over then,
-/// and another one tells it. Twice is no harm.
+/// What the server is being told. Half a frame may be on its way when that fails or is given up: the connection is over then, and
+/// whoever has the next one tells it. Twice is no harm.
 struct Untold<'a> {
     pool: &'a Pool,
     returns: Vec<Back>,

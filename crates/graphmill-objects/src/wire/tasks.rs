@@ -8,9 +8,11 @@ use crate::{Config, Error, Key, Location, Object, Result, life};
 
 /// A way to an object server whose calls are futures: they go on in the runtime of tokio that awaits them, in which the
 /// connector was opened, too. What it does is what [`Connector`](crate::Connector) does; it holds a lease as well. Any number of
-/// tasks may use one, each with a connection for the time of its call. Redis has clients of its own for this.
+/// tasks may use one. Each has a connection for the time of its call, so whoever makes thousands of calls at once should
+/// bound them: a server takes 4,096 connections of all its clients. Redis has clients of its own for this.
 ///
-/// A future that is dropped before its end leaves open whether its call was made.
+/// Bytes are copied where they are put, which takes some milliseconds for tens of megabytes. A future that is dropped before its end
+/// leaves open whether its call was made, and its connection ends.
 #[derive(Debug)]
 pub struct AsyncConnector {
     servers: Servers,
@@ -22,20 +24,29 @@ impl AsyncConnector {
     ///
     /// # Errors
     /// When nobody answers, or not as expected, or the configuration cannot be right.
+    ///
+    /// # Panics
+    /// Outside of a runtime of tokio, or in one without its drivers for input, output and time; all calls do.
     pub async fn open(config: Config) -> Result<Self> {
-        let location = config.location()?;
-        if let Location::Redis { .. } = location {
-            return Err(Error::config("an asynchronous connector is for object servers; use a client of Redis"));
-        }
-        let servers = Servers::new(&config, location)?;
-        // Starting a process takes locks and reads pipes, which block.
-        let found = tokio::task::spawn_blocking(move || {
+        // Starting a process takes locks and reads files and pipes, which blocks.
+        let finding = tokio::task::spawn_blocking(move || {
+            let location = config.location()?;
+            if let Location::Redis { .. } = location {
+                return Err(Error::config("an asynchronous connector is for object servers; use a client of Redis"));
+            }
+            let servers = Servers::new(&config, location)?;
             life::find_or_spawn(&config, &servers)?;
-            servers.state().own.close();
             Ok(servers)
         });
-        let servers = found.await.map_err(|error| Error::config(format!("the runtime is ending: {error}")))??;
-        servers.state().own.find_in_task(servers.deadline).await?;
+        let servers = match finding.await.map_err(tokio::task::JoinError::try_into_panic) {
+            Ok(found) => found?,
+            Err(Ok(panic)) => std::panic::resume_unwind(panic),
+            Err(Err(_)) => return Err(Error::Interrupted { doing: "connect" }),
+        };
+        let own = &servers.state().own;
+        own.find_in_task(servers.deadline).await?;
+        // There is another lease now.
+        own.close_blocking();
         Ok(Self { servers })
     }
 
@@ -48,9 +59,16 @@ impl AsyncConnector {
     }
 
     /// A key for an object that will be [`set`](Self::set) later.
-    pub fn new_key(&self) -> Key {
-        let generation = self.servers.state().own.generation().unwrap_or_default();
-        self.servers.key(self.servers.new_id(), None, generation)
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    pub async fn new_key(&self) -> Result<Key> {
+        let own = &self.servers.state().own;
+        // A forked child knows nothing of it yet.
+        if own.generation().is_none() {
+            own.find_in_task(self.servers.deadline).await?;
+        }
+        Ok(self.servers.key(self.servers.new_id(), None, own.generation().unwrap_or_default()))
     }
 
     /// Stores all parts, one after the other, under a key that was made before. If there is an object already it is replaced,

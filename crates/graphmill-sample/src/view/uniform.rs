@@ -77,15 +77,14 @@ fn run<N: Stored, P: Id>(
     let mut under_way = 0;
     let mut block = Block { rows: [0; BLOCK], starts: [0; BLOCK], lengths: [0; BLOCK] };
     let mut next = [0; BLOCK];
-    let mut later = need.ids.chunks(BLOCK);
-    let mut latest = need.ids.chunks(BLOCK);
-    lists.prefetch_entries(latest.next().unwrap_or_default());
-    lists.prefetch_entries(latest.next().unwrap_or_default());
-    let mut found = lists.locate_block(later.next().unwrap_or_default(), indptr, &mut next)?;
+    let (mut to_locate, mut to_load) = (need.ids.chunks(BLOCK), need.ids.chunks(BLOCK));
+    lists.prefetch_entries(to_load.next().unwrap_or_default());
+    lists.prefetch_entries(to_load.next().unwrap_or_default());
+    let mut found = lists.locate_block(to_locate.next().unwrap_or_default(), indptr, &mut next)?;
     for ids in need.ids.chunks(BLOCK) {
         block.rows[..found].copy_from_slice(&next[..found]);
-        lists.prefetch_entries(latest.next().unwrap_or_default());
-        found = lists.locate_block(later.next().unwrap_or_default(), indptr, &mut next)?;
+        lists.prefetch_entries(to_load.next().unwrap_or_default());
+        found = lists.locate_block(to_locate.next().unwrap_or_default(), indptr, &mut next)?;
         block
             .find(ids.len(), indptr, part.neighbors.len())
             .map_err(|row| lists.damaged(Location { partition, row }))?;

@@ -86,7 +86,7 @@ fn measure(config: &Config, clients: usize, time: Duration) -> anyhow::Result<[f
         let mut connectors = Vec::new();
         for _ in 0..clients {
             let connector = AsyncConnector::open(config.clone()).await?;
-            connectors.push((connector.new_key(), connector));
+            connectors.push((connector.new_key().await?, connector));
         }
         let connectors = Arc::new(connectors);
         let object: Arc<[u8]> = (0..SMALL).map(|place| place as u8).collect();
