@@ -121,15 +121,8 @@ unsafe fn stream_half_lines<'a>(
     let half = |into: &mut [u8], row: &[u8]| unsafe {
         _mm256_stream_si256(into.as_mut_ptr().cast(), _mm256_loadu_si256(row.as_ptr().cast()));
     };
-    let copied = copy_ahead(
-        into,
-        size,
-        count,
-        row,
-        &place,
-        |into, index| open_page(into, place(index) * size, size),
-        |into, row| by_blocks::<HALF>(into, row, half),
-    );
+    let open = |into: &[u8], index| open_page(into, place(index) * size, size);
+    let copied = copy_ahead(into, size, count, row, &place, open, |into, row| by_blocks::<HALF>(into, row, half));
     fence();
     copied
 }
@@ -150,15 +143,8 @@ unsafe fn stream_lines<'a>(
     let line = |into: &mut [u8], row: &[u8]| unsafe {
         _mm512_stream_si512(into.as_mut_ptr().cast(), _mm512_loadu_si512(row.as_ptr().cast()));
     };
-    let copied = copy_ahead(
-        into,
-        size,
-        count,
-        row,
-        &place,
-        |into, index| open_page(into, place(index) * size, size),
-        |into, row| by_blocks::<WHOLE>(into, row, line),
-    );
+    let open = |into: &[u8], index| open_page(into, place(index) * size, size);
+    let copied = copy_ahead(into, size, count, row, &place, open, |into, row| by_blocks::<WHOLE>(into, row, line));
     fence();
     copied
 }
