@@ -55,7 +55,7 @@ pub(crate) fn name_word(name: &EdgeTypeName) -> u64 {
 pub(crate) struct Draws(u64);
 
 impl Draws {
-    const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+    pub(crate) const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
     #[inline]
     pub(crate) fn new(stream: Stream, node: u64) -> Self {

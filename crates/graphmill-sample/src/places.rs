@@ -12,13 +12,14 @@ use std::arch::x86_64::{
     __m256i, __m512i, _mm_sfence, _mm256_loadu_si256, _mm256_stream_si256, _mm512_loadu_si512, _mm512_stream_si512,
 };
 
-use crate::cache::{LINE, prefetch, prefetch_row, prefetch_write};
+use crate::cache::{FEW_LINES, LINE, prefetch, prefetch_row, prefetch_write};
 use crate::{Error, Result};
 
 /// The least that is streamed: about what a core's own cache keeps.
 const STREAMED: usize = 1 << 20;
-/// How many rows ahead a row begins to load.
+/// How many rows ahead a row begins to load, and how many where all of its lines are asked for.
 const ROWS_AHEAD: usize = 12;
+const WHOLE_ROWS_AHEAD: usize = 64;
 /// How many bytes of rows may be on their way, that the second cache keeps them.
 const BYTES_AHEAD: usize = 64 << 10;
 /// How many rows before it is written a place is claimed, when it is not streamed to.
@@ -94,7 +95,7 @@ fn copy_rows_by<'a>(
                     prefetch_write(into, place(index + WRITES_AHEAD) * size, size);
                 }
             };
-            copy_ahead(into, size, count, row, &place, claim, <[u8]>::copy_from_slice)
+            copy_ahead::<ROWS_AHEAD, FEW_LINES>(into, size, count, row, &place, claim, <[u8]>::copy_from_slice)
         }
         // SAFETY: `Way::find` has seen that the processor can, and that all rows of `into` begin at lines.
         #[cfg(target_arch = "x86_64")]
@@ -122,7 +123,8 @@ unsafe fn stream_half_lines<'a>(
         _mm256_stream_si256(into.as_mut_ptr().cast(), _mm256_loadu_si256(row.as_ptr().cast()));
     };
     let open = |into: &[u8], index| open_page(into, place(index) * size, size);
-    let copied = copy_ahead(into, size, count, row, &place, open, |into, row| by_blocks::<HALF>(into, row, half));
+    let copy = |into: &mut [u8], row: &[u8]| by_blocks::<HALF>(into, row, half);
+    let copied = copy_ahead::<ROWS_AHEAD, FEW_LINES>(into, size, count, row, &place, open, copy);
     fence();
     copied
 }
@@ -144,7 +146,8 @@ unsafe fn stream_lines<'a>(
         _mm512_stream_si512(into.as_mut_ptr().cast(), _mm512_loadu_si512(row.as_ptr().cast()));
     };
     let open = |into: &[u8], index| open_page(into, place(index) * size, size);
-    let copied = copy_ahead(into, size, count, row, &place, open, |into, row| by_blocks::<WHOLE>(into, row, line));
+    let copy = |into: &mut [u8], row: &[u8]| by_blocks::<WHOLE>(into, row, line);
+    let copied = copy_ahead::<WHOLE_ROWS_AHEAD, BLOCK>(into, size, count, row, &place, open, copy);
     fence();
     copied
 }
@@ -184,10 +187,10 @@ fn by_blocks<const PIECE: usize>(into: &mut [u8], row: &[u8], mut piece: impl Fn
 }
 
 /// Copies rows. They are found a stretch at a time, so that what finds them stays in the nearest cache meanwhile; each
-/// begins to load some rows before its turn.
+/// begins to load up to `AHEAD` rows before its turn, as far as `ASKED` bytes go.
 #[inline(always)]
 #[allow(clippy::inline_always)]
-fn copy_ahead<'a>(
+fn copy_ahead<'a, const AHEAD: usize, const ASKED: usize>(
     into: &mut [u8],
     size: usize,
     count: usize,
@@ -196,8 +199,8 @@ fn copy_ahead<'a>(
     claim: impl Fn(&[u8], usize),
     copy: impl Fn(&mut [u8], &[u8]),
 ) -> Result<()> {
-    let ahead = (BYTES_AHEAD / size.max(1)).clamp(4, ROWS_AHEAD);
-    let find = |start: usize, rows: &mut [&'a [u8]; ROWS_AHEAD]| {
+    let ahead = (BYTES_AHEAD / size.max(1)).clamp(4, AHEAD);
+    let find = |start: usize, rows: &mut [&'a [u8]; AHEAD]| {
         let stretch = start.min(count)..(start + ahead).min(count);
         for (found, index) in rows.iter_mut().zip(stretch.clone()) {
             *found = row(index)?;
@@ -207,16 +210,16 @@ fn copy_ahead<'a>(
         }
         Ok(stretch.len())
     };
-    let [now, next] = &mut [[&[][..]; ROWS_AHEAD]; 2];
+    let [now, next] = &mut [[&[][..]; AHEAD]; 2];
     let (mut now, mut next) = (now, next);
     let mut found = find(0, now)?;
-    now[..found].iter().for_each(|row| prefetch_row(row));
+    now[..found].iter().for_each(|row| prefetch_row::<ASKED>(row));
     let mut start = 0;
     while found > 0 {
         let later = find(start + found, next)?;
         for (offset, from) in now[..found].iter().enumerate() {
             if offset < later {
-                prefetch_row(next[offset]);
+                prefetch_row::<ASKED>(next[offset]);
             }
             let index = start + offset;
             claim(into, index);

@@ -5,6 +5,7 @@ mod draw;
 mod floyd;
 mod gather;
 mod half;
+mod lanes;
 mod uniform;
 mod weighted;
 mod within;

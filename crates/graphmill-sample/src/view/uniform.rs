@@ -2,13 +2,15 @@
 //!
 //! Lists of a power law are short, and whether one is taken whole is a coin toss. So nodes are taken in blocks, and each
 //! block in loops that have one kind of work each: find the lists, take the short ones whole, draw from the long ones. Nothing
-//! in them depends on a coin. What a block has chosen is read when the next one has chosen, and so has had time to load.
+//! in them depends on a coin. Where the processor can, all long ones are drawn from in the same way, eight at a time. What a
+//! block has chosen is read when the next one has chosen, and so has had time to load.
 
 use graphmill_graph::random::Stream;
 use graphmill_graph::{IdSlice, Location};
 
 use super::draw::{EDGES, NODES, extend_ids};
 use super::floyd::{self, MEDIUM, SHORT};
+use super::lanes::{self, LANES, LONGEST, Lane, Lanes};
 use super::{OpenLists, OpenPart, Stored};
 use crate::cache::prefetch;
 use crate::exchange::{Answer, Id, Need};
@@ -18,8 +20,9 @@ use crate::{Error, Result};
 
 /// How many nodes make a block.
 const BLOCK: usize = 64;
+
 /// The most edges of a node that are taken this way.
-pub(super) const MOST: usize = 32;
+pub(super) const MOST: usize = lanes::MOST;
 
 /// Reusable memory.
 #[derive(Debug, Default)]
@@ -73,6 +76,7 @@ fn run<N: Stored, P: Id>(
         positions.resize(BLOCK * count + MOST, 0);
     }
     grow(&mut answer.counts, NODES, need.ids.len())?;
+    let lanes = Lanes::find();
     let mut left = need.limit;
     let mut under_way = 0;
     let mut block = Block { rows: [0; BLOCK], starts: [0; BLOCK], lengths: [0; BLOCK] };
@@ -89,9 +93,9 @@ fn run<N: Stored, P: Id>(
             .find(ids.len(), indptr, part.neighbors.len())
             .map_err(|row| lists.damaged(Location { partition, row }))?;
         let taken = if count <= MOST / 2 {
-            block.choose::<{ MOST / 2 }, N>(ids, count, stream, part.neighbors, chosen, &mut answer.counts)
+            block.choose::<{ MOST / 2 }, N>(ids, count, (stream, lanes), part.neighbors, chosen, &mut answer.counts)
         } else {
-            block.choose::<MOST, N>(ids, count, stream, part.neighbors, chosen, &mut answer.counts)
+            block.choose::<MOST, N>(ids, count, (stream, lanes), part.neighbors, chosen, &mut answer.counts)
         };
         left = left.checked_sub(taken as u64).ok_or_else(|| Error::too_many_edges(need.batch, need.limit))?;
         match part.edge_ids.filter(|_| edge_ids) {
@@ -129,19 +133,21 @@ impl Block {
         &self,
         ids: &[u64],
         count: usize,
-        stream: Stream,
+        (stream, lanes): (Stream, Option<Lanes>),
         neighbors: &[N],
         chosen: &mut [usize],
         counts: &mut Vec<u32>,
     ) -> usize {
         let lengths = &self.lengths[..ids.len()];
         counts.extend(lengths.iter().map(|&length| length.min(count) as u32));
-        // Where the edges of each list go, and which lists are of which kind: taken whole, or drawn from by their length.
+        // Where the edges of each list go, and which lists are of which kind: taken whole, or drawn from by their length, which
+        // hardly any is too long for the processor to do with several at once.
+        let (short, medium) = if lanes.is_some() { (LONGEST, LONGEST) } else { (SHORT, MEDIUM) };
         let (mut places, mut kinds, mut sizes) = ([0; BLOCK], [[0u8; BLOCK]; 4], [0; 4]);
         let mut place = 0;
         for (index, &length) in lengths.iter().enumerate() {
             let drawn = usize::from(length > count);
-            let kind = drawn + (drawn & usize::from(length > SHORT)) + usize::from(length > MEDIUM);
+            let kind = drawn + (drawn & usize::from(length > short)) + usize::from(length > medium);
             kinds[kind][sizes[kind]] = index as u8;
             sizes[kind] += 1;
             places[index] = place;
@@ -165,9 +171,29 @@ impl Block {
                 prefetch(neighbors, position);
             }
         };
-        of_kind(1).for_each(|index| draw(index, floyd::short));
         of_kind(2).for_each(|index| draw(index, floyd::medium));
         of_kind(3).for_each(|index| draw(index, floyd::long));
+        let Some(lanes) = lanes else {
+            of_kind(1).for_each(|index| draw(index, floyd::short));
+            return place;
+        };
+        let mut drawn = [Lane::default(); MOST];
+        for group in kinds[1][..sizes[1]].chunks(LANES) {
+            // A group that is not full has its last list again and again.
+            let indices: [_; LANES] = std::array::from_fn(|lane| usize::from(group[lane.min(group.len() - 1)]) % BLOCK);
+            let lists = lanes::Lists {
+                nodes: indices.map(|index| ids[index]),
+                starts: indices.map(|index| self.starts[index] as u64),
+                lengths: indices.map(|index| self.lengths[index] as u64),
+            };
+            lanes.distinct(stream, &lists, &mut drawn[..count]);
+            for (lane, index) in indices.into_iter().enumerate().take(group.len()) {
+                for (position, row) in chosen[places[index]..].iter_mut().zip(&drawn[..count]) {
+                    *position = row[lane] as usize;
+                    prefetch(neighbors, *position);
+                }
+            }
+        }
         place
     }
 }
