@@ -1,6 +1,9 @@
 //! Questions whose nodes have several owners: split into a share for each, merged in the order of the nodes, so that who
 //! answered what, and when, cannot be seen.
 
+use graphmill_graph::OpenBook;
+
+use crate::cache::prefetch;
 use crate::exchange::{Answer, Ask, IdVec, Need};
 use crate::places::copy_rows;
 use crate::room::grow;
@@ -9,6 +12,8 @@ use crate::{Error, Result};
 /// What there may be no memory for.
 const NODES: &str = "nodes of a question";
 const EDGES: &str = "edges of an answer";
+/// How many ids ahead an entry of the book begins to load.
+const ENTRIES_AHEAD: usize = 64;
 
 /// A question split by owner. Its memory is used again.
 #[derive(Debug, Default)]
@@ -30,36 +35,39 @@ pub struct Share {
 }
 
 impl Split {
-    /// Splits a question among so many owners.
+    /// Splits a question among so many owners; `owner` finds that of a node, by its book.
     ///
     /// # Errors
     /// When `owner` does not know an id.
-    pub fn split(&mut self, need: &Need<'_>, owners: usize, owner: impl Fn(u64) -> Result<usize>) -> Result<()> {
+    pub fn split(
+        &mut self,
+        need: &Need<'_>,
+        owners: usize,
+        book: OpenBook<'_>,
+        owner: impl Fn(u64) -> Result<usize>,
+    ) -> Result<()> {
         self.shares.resize_with(owners, Share::default);
         for share in &mut self.shares {
             share.ids.clear();
             share.others.clear();
             share.answer.clear();
         }
-        self.owners.clear();
-        grow(&mut self.owners, NODES, need.ids.len())?;
-        // On their own: the fewer instructions there are between two look-ups, the more of them are under way.
-        for &id in need.ids {
-            self.owners.push(owner(id)? as u32);
-        }
-        for (index, (&id, &owner)) in need.ids.iter().zip(&self.owners).enumerate() {
-            let share = &mut self.shares[owner as usize];
-            grow(&mut share.ids, NODES, 1)?;
-            share.ids.push(id);
-            if let (Ask::Contains, Some(&other)) = (need.ask, need.others.get(index)) {
-                grow(&mut share.others, NODES, 1)?;
-                share.others.push(other);
-            }
-        }
-        if !matches!(need.ask, Ask::Contains) {
-            for share in self.shares.iter_mut().filter(|share| !share.ids.is_empty()) {
+        find_owners(need.ids, book, owner, &mut self.owners)?;
+        for (share, count) in self.shares.iter_mut().zip(counts(&self.owners, owners)) {
+            grow(&mut share.ids, NODES, count)?;
+            if matches!(need.ask, Ask::Contains) {
+                grow(&mut share.others, NODES, count)?;
+            } else if count > 0 {
                 grow(&mut share.others, NODES, need.others.len())?;
                 share.others.extend_from_slice(need.others);
+            }
+        }
+        for (&id, &owner) in need.ids.iter().zip(&self.owners) {
+            self.shares[owner as usize].ids.push(id);
+        }
+        if let Ask::Contains = need.ask {
+            for (&other, &owner) in need.others.iter().zip(&self.owners) {
+                self.shares[owner as usize].others.push(other);
             }
         }
         Ok(())
@@ -156,32 +164,63 @@ impl Share {
     }
 }
 
+/// The owner of every id. They are looked up in a loop of their own, and their entries in the book are loaded ahead: the fewer
+/// instructions there are between two look-ups, the more of them are under way.
+fn find_owners(
+    ids: &[u64],
+    book: OpenBook<'_>,
+    owner: impl Fn(u64) -> Result<usize>,
+    owners: &mut Vec<u32>,
+) -> Result<()> {
+    owners.clear();
+    grow(owners, NODES, ids.len())?;
+    let partitions = book.listed().map(|(partitions, _)| partitions).unwrap_or_default();
+    for (index, &id) in ids.iter().enumerate() {
+        if let Some(&later) = ids.get(index + ENTRIES_AHEAD) {
+            prefetch(partitions, later as usize);
+        }
+        owners.push(owner(id)? as u32);
+    }
+    Ok(())
+}
+
+/// How many each owner has.
+fn counts(owners: &[u32], count: usize) -> Vec<usize> {
+    let mut counts = vec![0; count];
+    owners.iter().for_each(|&owner| counts[owner as usize] += 1);
+    counts
+}
+
 /// Rows whose ids have several owners: per owner, which ids, and which rows of the result they become.
 #[derive(Debug, Default)]
 pub struct RowSplit {
     /// By owner.
     pub shares: Vec<(Vec<u64>, Vec<u32>)>,
+    owners: Vec<u32>,
 }
 
 impl RowSplit {
-    /// Splits ids among so many owners.
+    /// Splits ids among so many owners; `owner` finds that of an id, by its book.
     ///
     /// # Errors
     /// When `owner` does not know an id.
-    pub fn split(&mut self, ids: &[u64], owners: usize, owner: impl Fn(u64) -> Result<usize>) -> Result<()> {
+    pub fn split(
+        &mut self,
+        ids: &[u64],
+        owners: usize,
+        book: OpenBook<'_>,
+        owner: impl Fn(u64) -> Result<usize>,
+    ) -> Result<()> {
+        find_owners(ids, book, owner, &mut self.owners)?;
         self.shares.resize_with(owners, Default::default);
-        // About what each gets, if none owns much more than the others.
-        let ids_each = ids.len() / owners.max(1) + ids.len() / 8;
-        for (ids, places) in &mut self.shares {
+        for ((ids, places), count) in self.shares.iter_mut().zip(counts(&self.owners, owners)) {
             ids.clear();
             places.clear();
-            grow(ids, NODES, ids_each)?;
-            grow(places, NODES, ids_each)?;
+            grow(ids, NODES, count)?;
+            grow(places, NODES, count)?;
         }
-        for (place, &id) in ids.iter().enumerate() {
-            let (ids, places) = &mut self.shares[owner(id)?];
-            grow(ids, NODES, 1)?;
-            grow(places, NODES, 1)?;
+        for (place, (&id, &owner)) in ids.iter().zip(&self.owners).enumerate() {
+            let (ids, places) = &mut self.shares[owner as usize];
             ids.push(id);
             places.push(place as u32);
         }

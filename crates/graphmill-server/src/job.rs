@@ -7,7 +7,9 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use graphmill_sample::{Ask, BatchId, Gather, Layout, Machine, Need, RowSplit, Source, Split, Step};
+use graphmill_sample::{
+    Ask, BatchId, Gather, KeptRows, Layout, Machine, Need, RowCache, RowSplit, Source, Split, Step,
+};
 use graphmill_wire::{Header, Kind, Limits, Message, exchange, proto};
 
 use crate::Refusal;
@@ -87,6 +89,8 @@ struct RowsAsked {
     /// Where the tensor lies.
     tensor: Range<usize>,
     row_bytes: usize,
+    /// Where they may be kept, and whose they are.
+    keeps: Option<(Arc<RowCache>, Vec<u64>)>,
 }
 
 /// This server's share of a tensor's rows.
@@ -260,17 +264,18 @@ impl Job {
                 lineup.view.gather(rows, &mut buffer[place])?;
             }
         } else {
-            let owners = lineup.owners(self.turn.g);
-            let mut local: Vec<LocalRows> = Vec::new();
+            let (owners, caches) = (lineup.owners(self.turn.g), &asking.cluster().row_caches);
+            let (mut local, mut kept) = (Vec::new(), Vec::new());
             for (rows, tensor) in gathers.into_iter().filter(|(rows, _)| !rows.ids.is_empty()) {
                 let mut split = RowSplit::default();
                 let book = asking.cluster().book(rows.source)?.open();
                 split
-                    .split(rows.ids, lineup.owner_count(), |id| owners.of(book, id))
+                    .split(rows.ids, lineup.owner_count(), book, |id| owners.of(book, id))
                     .map_err(|error| lineup.explain(error))?;
                 let Gather { source, half, .. } = rows;
                 let (count, row_bytes) = (rows.ids.len(), tensor.len() / rows.ids.len());
-                for (owner, (ids, places)) in split.shares.into_iter().enumerate() {
+                let (cache, mut found) = (caches.of(source, half, row_bytes), KeptRows::default());
+                for (owner, (mut ids, mut places)) in split.shares.into_iter().enumerate() {
                     if ids.is_empty() {
                         continue;
                     }
@@ -278,15 +283,25 @@ impl Job {
                         local.push(LocalRows { source, half, ids, places, count, tensor: tensor.clone() });
                         continue;
                     }
+                    if let Some(cache) = &cache {
+                        let before = found.len();
+                        cache.take_out(&mut ids, &mut places, &mut found);
+                        asking.waiting.core.metrics.peer_rows(found.len() - before, ids.len());
+                    }
                     let most = (ROWS_ASKED / row_bytes.max(1)).clamp(1, exchange::ASKED_IDS);
                     for (ids, places) in ids.chunks(most).zip(places.chunks(most)) {
                         asking.ask(asked.len(), owner, Question::gather(Gather { source, half, ids }));
-                        asked.push(RowsAsked { places: places.to_vec(), tensor: tensor.clone(), row_bytes });
+                        let keeps = cache.as_ref().map(|cache| (Arc::clone(cache), ids.to_vec()));
+                        asked.push(RowsAsked { places: places.to_vec(), tensor: tensor.clone(), row_bytes, keeps });
                     }
                 }
+                kept.extend(cache.filter(|_| !found.is_empty()).map(|cache| (cache, found, tensor)));
             }
             for LocalRows { source, half, ids, places, count, tensor } in local {
                 lineup.view.gather_to(Gather { source, half, ids: &ids }, &places, count, &mut buffer[tensor])?;
+            }
+            for (cache, found, tensor) in kept {
+                cache.copy(&found, &mut buffer[tensor])?;
             }
         }
         let progress = if asked.is_empty() { Progress::Filled } else { Progress::Waits };
@@ -392,6 +407,9 @@ impl Rows {
             let asked = self.asked.get(number).ok_or_else(|| Refusal::internal("rows have no question"))?;
             let into = &mut buffer[asked.tensor.clone()];
             RowSplit::scatter(&asked.places, answered.body(), into, asked.row_bytes)?;
+            if let Some((cache, ids)) = &asked.keeps {
+                cache.offer(ids, answered.body());
+            }
         }
         Ok(())
     }
@@ -430,7 +448,7 @@ impl Asking {
                 splits.push(Split::default());
             }
             let book = cluster.dataset.node_book(cluster.list_type(need.edge_type, need.direction)?).open();
-            splits[place].split(&need, count, |id| owners.of(book, id)).map_err(|error| lineup.explain(error))?;
+            splits[place].split(&need, count, book, |id| owners.of(book, id)).map_err(|error| lineup.explain(error))?;
             questions += 1;
             let at_once = cluster.at_once(&need)?;
             for (owner, share) in splits[place].shares().iter().enumerate().skip(1) {

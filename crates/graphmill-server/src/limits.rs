@@ -21,11 +21,13 @@ pub struct Limits {
     pub channels: usize,
     /// Bytes for batches that are made or wait, for answers to peers, and for lists of seeds that clients sent.
     pub memory: u64,
+    /// Bytes for rows of peers that are needed often, beside the memory above.
+    pub row_cache: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 16_384, channels: 65_536, memory: (available() / 4).max(256 << 20) }
+        Self { connections: 16_384, channels: 65_536, memory: (available() / 4).max(256 << 20), row_cache: 64 << 20 }
     }
 }
 

@@ -49,6 +49,9 @@ pub(crate) struct Metrics {
     pub(crate) connections: Gauge,
     pub(crate) memory_bytes: Gauge,
     pub(crate) memory_budget: Gauge,
+    row_cache_found: Counter,
+    row_cache_missed: Counter,
+    pub(crate) row_cache_bytes: Gauge,
 }
 
 impl Metrics {
@@ -78,6 +81,9 @@ impl Metrics {
             connections: Gauge::default(),
             memory_bytes: Gauge::default(),
             memory_budget: Gauge::default(),
+            row_cache_found: Counter::default(),
+            row_cache_missed: Counter::default(),
+            row_cache_bytes: Gauge::default(),
         };
         let registry = &mut metrics.registry;
         registry.register("batches", "Batches sampled", metrics.batches.clone());
@@ -105,6 +111,9 @@ impl Metrics {
         registry.register("connections", "Connections on the main addresses", metrics.connections.clone());
         registry.register("memory_bytes", "Bytes of the memory budget that are taken", metrics.memory_bytes.clone());
         registry.register("memory_budget_bytes", "The memory budget", metrics.memory_budget.clone());
+        registry.register("row_cache_found", "Rows of peers that were kept here", metrics.row_cache_found.clone());
+        registry.register("row_cache_missed", "Rows of peers that were not", metrics.row_cache_missed.clone());
+        registry.register("row_cache_bytes", "Memory of rows of peers that are kept", metrics.row_cache_bytes.clone());
         registry.register("refused", "What was refused because a limit was reached", metrics.refused.clone());
         for limit in ["connections", "channels", "memory"] {
             drop(metrics.refused.get_or_create(&[("limit", limit)]));
@@ -132,6 +141,12 @@ impl Metrics {
 
     pub(crate) fn question(&self) {
         self.questions.inc();
+    }
+
+    /// So many rows of peers were kept here, and so many had to be asked for.
+    pub(crate) fn peer_rows(&self, found: usize, missed: usize) {
+        self.row_cache_found.inc_by(found as u64);
+        self.row_cache_missed.inc_by(missed as u64);
     }
 
     pub(crate) fn sent(&self, took: Duration) {

@@ -222,7 +222,7 @@ mod tests {
         let (graph, folder) = (sample(), tempdir());
         let path = folder.path().join("graph");
         write(&graph, &path, &[Direction::In], &Assignment::assigned(&graph, 2, |_, id| (id % 2) as u16)).unwrap();
-        let cluster = Cluster::new(Arc::new(Dataset::open(&path).unwrap()), Vec::new()).unwrap();
+        let cluster = Cluster::new(Arc::new(Dataset::open(&path).unwrap()), Vec::new(), 0).unwrap();
         for name in graph.edges.keys() {
             let task = Task::Links { edge_type: Some(name.clone()), negatives: None };
             let plan = Plan::new(Config { task, ..Config::neighbors(&[2]) }, &cluster.dataset).unwrap();

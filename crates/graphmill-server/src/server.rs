@@ -158,7 +158,8 @@ impl Server {
             client,
         };
         let peer_dialing = options.listen.first().map(dialing);
-        let cluster = Cluster::new(Arc::new(dataset), options.peers.iter().map(dialing).collect())?;
+        let peers = options.peers.iter().map(dialing).collect();
+        let cluster = Cluster::new(Arc::new(dataset), peers, options.limits.row_cache)?;
         // A batch that waits for peers holds no thread, so there may be more batches than threads.
         let waits = if cluster.lineup().is_whole() && options.rendezvous.is_none() { 1 } else { 4 };
         let budget = Budget::new(options.limits.memory);

@@ -4,11 +4,15 @@ use graphmill_graph::{DType, Tensor};
 
 use super::half::halve_rows;
 use super::{Rows, View};
+use crate::cache::prefetch;
 use crate::places::copy_rows;
 use crate::{Error, Result};
 
+/// How many rows before its row is looked up an entry of the partition book begins to load.
+const ENTRIES_AHEAD: usize = 64;
+
 /// Where rows come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Source {
     /// A feature of a node type, both by place.
     Node {
@@ -119,7 +123,12 @@ impl Rows {
             let book = self.owners.book.open();
             let tensors: Vec<_> =
                 (0..self.parts.len() as u32).map(|partition| self.tensor(partition, feature).ok()).collect();
+            let (partitions, rows) = book.listed().unwrap_or_default();
             let row = |index: usize| {
+                if let Some(&later) = ids.get(index + ENTRIES_AHEAD) {
+                    prefetch(partitions, later as usize);
+                    prefetch(rows, later as usize);
+                }
                 let found = book
                     .locate(ids[index])
                     .and_then(|location| tensors.get(location.partition as usize)?.as_ref()?.row(location.row));

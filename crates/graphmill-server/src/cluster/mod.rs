@@ -6,6 +6,7 @@ mod owners;
 mod peer;
 mod read;
 mod roster;
+mod rows;
 
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use crate::Refusal;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, PoisonError, RwLock};
 use roster::Roster;
+use rows::RowCaches;
 
 pub(crate) use ids::Ids;
 pub(crate) use lineup::Lineup;
@@ -43,11 +45,13 @@ pub(crate) struct Cluster {
     picks: AtomicU64,
     /// Per edge type and direction, the node type whose lists they are.
     list_types: Vec<[usize; 2]>,
+    /// Rows of peers that are needed often.
+    pub(crate) row_caches: RowCaches,
 }
 
 impl Cluster {
-    /// A cluster whose peers are not connected yet.
-    pub(crate) fn new(dataset: Arc<Dataset>, dialing: Vec<Dialing>) -> Result<Arc<Self>, Refusal> {
+    /// A cluster whose peers are not connected yet, and of whose rows up to so many bytes may be kept.
+    pub(crate) fn new(dataset: Arc<Dataset>, dialing: Vec<Dialing>, row_cache: usize) -> Result<Arc<Self>, Refusal> {
         let manifest = dataset.manifest();
         let list_type =
             |info: &graphmill_graph::EdgeTypeInfo, direction| manifest.node_type(info.name.list_owner(direction));
@@ -59,7 +63,8 @@ impl Cluster {
         let roster = Roster::new(Arc::clone(&dataset), dialing);
         let lineup = RwLock::new(Arc::new(roster.lineup()));
         let (roster, changed, picks) = (Mutex::new(roster), watch::Sender::new(0), AtomicU64::new(0));
-        Ok(Arc::new(Self { dataset, roster, lineup, changed, picks, list_types }))
+        let row_caches = RowCaches::new(row_cache);
+        Ok(Arc::new(Self { dataset, roster, lineup, changed, picks, list_types, row_caches }))
     }
 
     /// Who has what now.
@@ -139,7 +144,9 @@ impl Cluster {
         let list_type = self.list_type(need.edge_type, need.direction)?;
         let mut split = Split::default();
         let book = self.dataset.node_book(list_type).open();
-        split.split(need, lineup.owner_count(), |id| owners.of(book, id)).map_err(|error| lineup.explain(error))?;
+        split
+            .split(need, lineup.owner_count(), book, |id| owners.of(book, id))
+            .map_err(|error| lineup.explain(error))?;
         let mut replies = Vec::new();
         for (owner, share) in split.shares().iter().enumerate().skip(1).filter(|(_, share)| !share.ids.is_empty()) {
             let question = Question::ask(&Need { ids: &share.ids, others: &share.others, ..*need });
@@ -181,7 +188,9 @@ impl Cluster {
         let owners = lineup.owners(self.pick());
         let mut split = RowSplit::default();
         let book = self.book(source)?.open();
-        split.split(ids, lineup.owner_count(), |id| owners.of(book, id)).map_err(|error| lineup.explain(error))?;
+        split
+            .split(ids, lineup.owner_count(), book, |id| owners.of(book, id))
+            .map_err(|error| lineup.explain(error))?;
         let mut replies = Vec::new();
         for (owner, (ids, places)) in split.shares.iter().enumerate().skip(1).filter(|(_, (ids, _))| !ids.is_empty()) {
             replies.push((places, send(lineup, owner, Question::gather(Gather { source, half: false, ids }))));

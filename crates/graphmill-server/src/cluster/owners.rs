@@ -44,11 +44,10 @@ impl Owners {
     /// When the id is out of range, or its partition has no owner.
     #[inline]
     pub(crate) fn of(&self, book: OpenBook<'_>, id: u64) -> Result<usize> {
-        let Some(partition) = book.owner(id) else {
-            let reason = format!("id {id} is out of range, there are {}", book.count());
-            return Err(Error::Answer { reason });
-        };
-        self.of_partition(partition)
+        match book.owner(id) {
+            Some(partition) => self.of_partition(partition),
+            None => Err(out_of_range(book, id)),
+        }
     }
 
     /// The owner of a partition.
@@ -59,4 +58,10 @@ impl Owners {
     pub(crate) fn of_partition(&self, partition: u32) -> Result<usize> {
         self.0.get(partition as usize).copied().flatten().ok_or(Error::Unowned { partition })
     }
+}
+
+/// On its own, so that looking up stays small.
+#[cold]
+fn out_of_range(book: OpenBook<'_>, id: u64) -> Error {
+    Error::Answer { reason: format!("id {id} is out of range, there are {}", book.count()) }
 }

@@ -38,7 +38,7 @@ impl World {
         let path = folder.path().join("graph");
         write(&graph, &path, &layouts, &assignment).unwrap();
         let dataset = Arc::new(Dataset::open(&path).unwrap());
-        let api = DatasetApi::new(Cluster::new(Arc::clone(&dataset), Vec::new()).unwrap());
+        let api = DatasetApi::new(Cluster::new(Arc::clone(&dataset), Vec::new(), 0).unwrap());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         Self { graph, layouts, assignment, dataset, api, runtime, _folder: Box::new(folder) }
     }
@@ -493,7 +493,7 @@ fn a_peer_that_is_asked_for_what_it_does_not_have_says_that_others_may() {
     assert!(refusal.reason.contains("partition 1"), "{refusal}");
 
     // A server that has half of the graph and no peers says which half is missing.
-    let api = DatasetApi::new(Cluster::new(Arc::new(dataset), Vec::new()).unwrap());
+    let api = DatasetApi::new(Cluster::new(Arc::new(dataset), Vec::new(), 0).unwrap());
     let status = world.read(api.node_ids(Request::new(request))).unwrap_err();
     assert_eq!(status.code(), tonic::Code::Unavailable);
     assert!(status.message().contains("partition 1 of 2"), "{status}");

@@ -97,6 +97,7 @@ async fn metrics(State(core): State<Arc<Core>>) -> impl IntoResponse {
     gauges.connections.set(core.connections.load(Ordering::Relaxed) as i64);
     gauges.memory_bytes.set(core.budget.taken() as i64);
     gauges.memory_budget.set(core.budget.total() as i64);
+    gauges.row_cache_bytes.set(core.cluster.row_caches.used() as i64);
     gauges.buffered_bytes.set(bytes as i64);
     gauges.backends.set(backends.len() as i64);
     gauges.clients.set(core.registry.clients() as i64);

@@ -96,7 +96,7 @@ fn a_channel_too_many_is_told_so_and_opened_when_another_closes() {
 
 /// Batches of half a megabyte, in a budget that lends room for 24 of them.
 const BATCH: u64 = 8;
-const TIGHT: Limits = Limits { connections: 1000, channels: 1000, memory: 16 << 20 };
+const TIGHT: Limits = Limits { connections: 1000, channels: 1000, memory: 16 << 20, row_cache: 0 };
 
 #[test]
 fn slow_readers_that_take_the_budget_are_told_and_a_reader_that_reads_gets_everything() {

@@ -14,6 +14,7 @@ mod order;
 mod patience;
 mod refusals;
 mod replicas;
+mod rows;
 mod security;
 mod streams;
 mod support;

@@ -96,12 +96,12 @@ impl World {
     pub(crate) fn new(workers: usize, lease: Duration, memory: u64) -> Self {
         let budget = Budget::new(memory);
         let core = Arc::new(Core {
-            cluster: Cluster::new(Arc::clone(&DATASET), Vec::new()).unwrap(),
+            cluster: Cluster::new(Arc::clone(&DATASET), Vec::new(), 0).unwrap(),
             registry: Registry::new(1, lease, 100),
             work: Arc::new(Work::new(workers, Arc::clone(&budget))),
             metrics: Metrics::new(),
             budget,
-            limits: Limits { connections: 1, channels: 100, memory },
+            limits: Limits { connections: 1, channels: 100, memory, row_cache: 0 },
             connections: AtomicUsize::new(0),
             incarnation: 1,
             threads: workers,

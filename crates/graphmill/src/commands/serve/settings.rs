@@ -120,6 +120,10 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "SIZE", env = "GRAPHMILL_MEMORY_BUDGET")]
     memory_budget: Option<String>,
 
+    /// Memory for rows of other servers that batches need again and again; 0 keeps none [default: 64MiB]
+    #[arg(long, value_name = "SIZE", env = "GRAPHMILL_ROW_CACHE")]
+    row_cache: Option<String>,
+
     /// The most connections at once; further ones are refused, and may try again [default: 16384]
     #[arg(long, value_name = "N", env = "GRAPHMILL_MAX_CONNECTIONS")]
     max_connections: Option<usize>,
@@ -179,6 +183,7 @@ impl Settings {
             watch_listen: self.watch_listen.or(file.watch_listen),
             no_shared_memory: self.no_shared_memory || file.no_shared_memory,
             memory_budget: self.memory_budget.or(file.memory_budget),
+            row_cache: self.row_cache.or(file.row_cache),
             max_connections: self.max_connections.or(file.max_connections),
             max_channels: self.max_channels.or(file.max_channels),
             lease: self.lease.or(file.lease),
@@ -299,11 +304,16 @@ impl Settings {
 
     /// How much the server takes on at once.
     fn limits(&self, defaults: Limits) -> anyhow::Result<Limits> {
-        let memory = self.memory_budget.as_deref().map(numbers::parse_size).transpose();
+        let size = |flag: &'static str, text: &Option<String>| {
+            let parsed = text.as_deref().map(numbers::parse_size).transpose();
+            parsed.map_err(anyhow::Error::msg).context(flag)
+        };
+        let row_cache = size("--row-cache", &self.row_cache)?.map(usize::try_from).transpose()?;
         Ok(Limits {
             connections: self.max_connections.unwrap_or(defaults.connections),
             channels: self.max_channels.unwrap_or(defaults.channels),
-            memory: memory.map_err(anyhow::Error::msg).context("--memory-budget")?.unwrap_or(defaults.memory),
+            memory: size("--memory-budget", &self.memory_budget)?.unwrap_or(defaults.memory),
+            row_cache: row_cache.unwrap_or(defaults.row_cache),
         })
     }
 }
