@@ -16,6 +16,9 @@ from commands import Failed, run, say
 
 HERE = Path(__file__).resolve().parent
 
+# Some packages have hundreds of megabytes, and whoever serves them may pause.
+PATIENT = {"UV_HTTP_TIMEOUT": "600"}
+
 
 # At import GraphLearn asks for `torch.device(0)`, which torch refuses without a GPU; by name it is only a name. It also asks for
 # torch-sparse, half an hour's build, and needs it only for graphs that come as pairs: ours come as lists.
@@ -122,7 +125,7 @@ class Environments:
         command = [uv, "pip", "install", "--quiet", "--python", python, "--no-deps", *stage.flags]
         # A source build finds the compiler's helpers of its environment, not those of whoever calls.
         path = f"{python.parent}{os.pathsep}{os.environ.get('PATH', '')}"
-        variables = {**dict(stage.variables), "VIRTUAL_ENV": str(self._home(stage)), "PATH": path}
+        variables = {**dict(stage.variables), **PATIENT, "VIRTUAL_ENV": str(self._home(stage)), "PATH": path}
         run([*command, "-r", HERE / stage.requirements], variables)
         if stage.then:
             stage.then(python)

@@ -22,6 +22,8 @@ from comparison import fanouts, told
 from environments import HERE, PYG, Environments
 from serving_report import OUR_RUNS, PEER, Run
 
+# Batches that our rank asks for ahead, of each server; theirs asks for 8.
+PREFETCH = 6
 # How long starting and ending may take, beside what is measured; a loaded machine takes a minute.
 GRACE = 240
 # Where this is set, each process would compile all it imports, and take twice as long to start.
@@ -91,7 +93,7 @@ def run_peer(python: Path, graph: Path, features: bool, arguments: argparse.Name
 def run_ours(graph: Path, ours: Run, arguments: argparse.Namespace) -> list[dict]:
     command = [arguments.graphmill, "bench", "loader", graph, "--fanouts", arguments.fanouts, "--json", "--quiet"]
     command += ["--batch-size", arguments.batch_size, "--seconds", arguments.seconds]
-    command += ["--servers", ours.servers, "--transport", ours.transport]
+    command += ["--servers", ours.servers, "--transport", ours.transport, "--prefetch", PREFETCH]
     command += ["--features"] * ours.features + ["--mmap"] * ours.mmap
     (printed,) = run_together([command], arguments.seconds + GRACE)
     return [{**told(printed), "name": ours.name}]

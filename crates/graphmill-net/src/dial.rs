@@ -11,7 +11,7 @@ use tokio::net::{TcpSocket, TcpStream, UnixStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::stream::enlarge_unix;
+use crate::stream::{tune_tcp, tune_unix};
 use crate::{ClientTls, Endpoint, Error, Plane, Result, Stream};
 
 /// Connects to an address, for one plane. All of it, from the look-up of the name to the end of the TLS handshake, must be
@@ -45,7 +45,7 @@ async fn open(endpoint: &Endpoint, tls: Option<&ClientTls>, plane: Plane) -> Res
         Endpoint::Tcp { host, port } => (host, *port),
         Endpoint::Unix(path) => {
             let stream = UnixStream::connect(path).await.map_err(|error| Error::dial(endpoint, &error))?;
-            enlarge_unix(&stream);
+            tune_unix(&stream);
             return Ok(Stream::Unix(stream));
         }
     };
@@ -77,6 +77,7 @@ async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
 
 async fn connect_one(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    socket.set_nodelay(true)?;
-    socket.connect(address).await
+    let stream = socket.connect(address).await?;
+    tune_tcp(&stream)?;
+    Ok(stream)
 }

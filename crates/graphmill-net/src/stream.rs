@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsStream;
@@ -69,7 +70,6 @@ impl Stream {
     /// # Errors
     /// When the connection has ended already.
     pub fn keep_alive(&self) -> io::Result<()> {
-        use rustix::net::sockopt;
         let stream = match self {
             Self::Unix(_) => return Ok(()),
             Self::Tcp(stream) => stream,
@@ -96,10 +96,27 @@ impl Stream {
     }
 }
 
-/// Asks for a large buffer: a batch is tens of megabytes, and a small buffer makes it many wake-ups. A Unix socket's never
-/// grows by itself. TCP's do, as far as the host allows, and asking for a size would end that.
-pub(crate) fn enlarge_unix(socket: &UnixStream) {
-    const BUFFER: usize = 4 << 20;
-    // Only speed is lost when the system grants less.
-    let _ = rustix::net::sockopt::set_socket_send_buffer_size(socket, BUFFER);
+/// What may be under way on this host at a time; the system doubles it, for what it adds to each piece.
+///
+/// What was sent is read by another core within microseconds. A long queue, which the system would let grow to megabytes, only
+/// sees to it that it has gone to memory by then; a short one is read from the caches.
+const UNDER_WAY: usize = 256 << 10;
+
+/// Has a Unix socket send as much at a time as is best here.
+pub(crate) fn tune_unix(socket: &UnixStream) {
+    // Only speed is lost where the system grants less.
+    let _ = sockopt::set_socket_send_buffer_size(socket, UNDER_WAY);
+}
+
+/// Has nothing that is sent wait for more to come, and on this host bounds what is under way. Elsewhere the system finds out how
+/// much the way there takes.
+///
+/// # Errors
+/// When the connection is broken.
+pub(crate) fn tune_tcp(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    if socket.peer_addr()?.ip().to_canonical().is_loopback() {
+        let _ = sockopt::set_socket_send_buffer_size(socket, UNDER_WAY);
+    }
+    Ok(())
 }

@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use crate::stream::enlarge_unix;
+use crate::stream::{tune_tcp, tune_unix};
 use crate::{Plane, ServerTls, Stream, unix};
 
 /// A connection that has said what it is for.
@@ -84,7 +84,7 @@ impl Greeter {
     async fn recognise(&self, socket: Socket, mut peer: PeerInfo) -> io::Result<Accepted> {
         let (mut stream, data) = match (socket, &self.tls) {
             (Socket::Tcp(stream, _), Some(tls)) => {
-                stream.set_nodelay(true)?;
+                tune_tcp(&stream)?;
                 let stream = tls.accept(stream).await.inspect_err(|error| {
                     tracing::warn!(address = %peer.address, %error, "refusing a connection: the TLS handshake failed");
                 })?;
@@ -94,13 +94,13 @@ impl Greeter {
                 (Stream::Tls(Box::new(stream.into())), data)
             }
             (Socket::Tcp(stream, _), None) => {
-                stream.set_nodelay(true)?;
+                tune_tcp(&stream)?;
                 let mut first = [0];
                 let found = stream.peek(&mut first).await? > 0;
                 (Stream::Tcp(stream), is_data(found.then_some(first[0]))?)
             }
             (Socket::Unix(stream), _) => {
-                enlarge_unix(&stream);
+                tune_unix(&stream);
                 let first = unix::peek(&stream).await?;
                 (Stream::Unix(stream), is_data(first)?)
             }
