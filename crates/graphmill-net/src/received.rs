@@ -11,9 +11,9 @@ use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::{MappedSlot, forks};
 
 /// Whoever holds this many slots should copy out of further ones, so that it never waits for itself.
-const HELD: usize = 4;
+const HELD: usize = 8;
 /// The same in bytes: a sender lets a few hundred megabytes be held before it sends no more.
-const HELD_BYTES: usize = 64 << 20;
+const HELD_BYTES: usize = 128 << 20;
 
 /// The most idle slots of a connection; a sender needs far fewer.
 const MOST: usize = 256;

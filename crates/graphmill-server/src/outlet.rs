@@ -16,7 +16,7 @@ use crate::sync::{Arc, Mutex, lock};
 use crate::work::{Urgent, Work};
 
 /// The most slots of one connection: some being written, some on their way, some with the client's user.
-const SLOTS: usize = 8;
+const SLOTS: usize = 16;
 /// The most bytes of slots that rows lie in; further ones go through the socket.
 const ROW_SLOTS: usize = 256 << 20;
 /// The channel of what is no batch; none has this number.
