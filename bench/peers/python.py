@@ -36,7 +36,7 @@ LOADERS = [peer for peer in PEERS if peer.name != "GraphLearn"]
 WORKERS = (0, 1, 2)
 THREADS = (1, 2)
 # Batches that are asked for ahead, by Rust and by Python.
-PREFETCH = 6
+PREFETCH = 8
 
 
 def main():

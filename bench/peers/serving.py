@@ -22,8 +22,8 @@ from comparison import fanouts, told
 from environments import HERE, PYG, Environments
 from serving_report import OUR_RUNS, PEER, Run
 
-# Batches that our rank asks for ahead, of each server; theirs asks for 8.
-PREFETCH = 6
+# Batches that our rank asks for ahead, of each server; theirs asks for as many.
+PREFETCH = 8
 # How long starting and ending may take, beside what is measured; a loaded machine takes a minute.
 GRACE = 240
 # Where this is set, each process would compile all it imports, and take twice as long to start.

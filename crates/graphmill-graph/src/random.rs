@@ -15,7 +15,8 @@ pub const fn mix(mut word: u64) -> u64 {
 pub struct Stream(u64);
 
 impl Stream {
-    const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+    /// What keeps the words of neighbouring counters apart: 2^64 by the golden ratio.
+    pub const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
     /// A stream named by a seed and words that keep its purpose apart from others.
     pub fn new(seed: u64, words: &[u64]) -> Self {

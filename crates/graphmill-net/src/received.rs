@@ -11,9 +11,10 @@ use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::{MappedSlot, forks};
 
 /// Whoever holds this many slots should copy out of further ones, so that it never waits for itself.
-const HELD: usize = 8;
-/// The same in bytes: a sender lets a few hundred megabytes be held before it sends no more.
-const HELD_BYTES: usize = 128 << 20;
+const HELD: usize = 12;
+/// The same in bytes, with one more that is as large as the last. A channel sends no more once 256 MiB are held, unless its client asked
+/// for another bound, and the next one may be larger.
+const HELD_BYTES: usize = 192 << 20;
 
 /// The most idle slots of a connection; a sender needs far fewer.
 const MOST: usize = 256;
@@ -76,10 +77,10 @@ impl ReceivedSlots {
         Some(HeldSlot { slots: Arc::clone(self), number, slot: Some(slot), bytes, forks, process, edited: false })
     }
 
-    /// Whether so many slots are held that what is in a further one should be copied.
-    pub fn crowded(&self) -> bool {
+    /// Whether so many slots are held that what is in the last one, so many bytes, should be copied.
+    pub fn crowded(&self, last: usize) -> bool {
         let mapped = lock(&self.mapped);
-        mapped.held > HELD || mapped.held_bytes > HELD_BYTES
+        mapped.held > HELD || mapped.held_bytes.saturating_add(last) > HELD_BYTES
     }
 }
 

@@ -115,7 +115,9 @@ pub(crate) fn tune_unix(socket: &UnixStream) {
 /// When the connection is broken.
 pub(crate) fn tune_tcp(socket: &TcpStream) -> io::Result<()> {
     socket.set_nodelay(true)?;
-    if socket.peer_addr()?.ip().to_canonical().is_loopback() {
+    // One's own address leads here too.
+    let ends = socket.local_addr().and_then(|here| Ok((here.ip(), socket.peer_addr()?.ip())));
+    if ends.is_ok_and(|(here, there)| there == here || there.to_canonical().is_loopback()) {
         let _ = sockopt::set_socket_send_buffer_size(socket, UNDER_WAY);
     }
     Ok(())

@@ -9,6 +9,9 @@
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T1, _mm_prefetch};
 
+/// How many look-ups ahead an entry of a partition book begins to load.
+pub(crate) const ENTRIES_AHEAD: usize = 64;
+
 /// The bytes of a cache line.
 pub(crate) const LINE: usize = 64;
 

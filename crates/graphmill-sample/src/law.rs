@@ -55,8 +55,6 @@ pub(crate) fn name_word(name: &EdgeTypeName) -> u64 {
 pub(crate) struct Draws(u64);
 
 impl Draws {
-    pub(crate) const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-
     #[inline]
     pub(crate) fn new(stream: Stream, node: u64) -> Self {
         Self(stream.at(node))
@@ -64,7 +62,7 @@ impl Draws {
 
     #[inline]
     pub(crate) fn word(self, index: u64) -> u64 {
-        mix(self.0.wrapping_add((index + 1).wrapping_mul(Self::STEP)))
+        mix(self.0.wrapping_add((index + 1).wrapping_mul(Stream::STEP)))
     }
 
     /// The word at an index as a number below `bound`.

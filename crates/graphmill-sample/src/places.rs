@@ -17,7 +17,7 @@ use crate::{Error, Result};
 
 /// The least that is streamed: about what a core's own cache keeps.
 const STREAMED: usize = 1 << 20;
-/// How many rows ahead a row begins to load, and how many where all of its lines are asked for.
+/// How many rows ahead a row begins to load, and how many where up to eight of its lines are asked for.
 const ROWS_AHEAD: usize = 12;
 const WHOLE_ROWS_AHEAD: usize = 64;
 /// How many bytes of rows may be on their way, that the second cache keeps them.

@@ -3,7 +3,7 @@
 
 use graphmill_graph::OpenBook;
 
-use crate::cache::prefetch;
+use crate::cache::{ENTRIES_AHEAD, prefetch};
 use crate::exchange::{Answer, Ask, IdVec, Need};
 use crate::places::copy_rows;
 use crate::room::grow;
@@ -12,8 +12,6 @@ use crate::{Error, Result};
 /// What there may be no memory for.
 const NODES: &str = "nodes of a question";
 const EDGES: &str = "edges of an answer";
-/// How many ids ahead an entry of the book begins to load.
-const ENTRIES_AHEAD: usize = 64;
 
 /// A question split by owner. Its memory is used again.
 #[derive(Debug, Default)]
@@ -35,16 +33,16 @@ pub struct Share {
 }
 
 impl Split {
-    /// Splits a question among so many owners; `owner` finds that of a node, by its book.
+    /// Splits a question among so many owners; `owner` names that of a partition.
     ///
     /// # Errors
-    /// When `owner` does not know an id.
+    /// When an id is out of range or its partition has no owner.
     pub fn split(
         &mut self,
         need: &Need<'_>,
         owners: usize,
         book: OpenBook<'_>,
-        owner: impl Fn(u64) -> Result<usize>,
+        owner: impl Fn(u32) -> Result<usize>,
     ) -> Result<()> {
         self.shares.resize_with(owners, Share::default);
         for share in &mut self.shares {
@@ -169,19 +167,26 @@ impl Share {
 fn find_owners(
     ids: &[u64],
     book: OpenBook<'_>,
-    owner: impl Fn(u64) -> Result<usize>,
+    owner: impl Fn(u32) -> Result<usize>,
     owners: &mut Vec<u32>,
 ) -> Result<()> {
     owners.clear();
     grow(owners, NODES, ids.len())?;
-    let partitions = book.listed().map(|(partitions, _)| partitions).unwrap_or_default();
+    let listed = book.listed();
     for (index, &id) in ids.iter().enumerate() {
-        if let Some(&later) = ids.get(index + ENTRIES_AHEAD) {
+        if let (Some((partitions, _)), Some(&later)) = (listed, ids.get(index + ENTRIES_AHEAD)) {
             prefetch(partitions, later as usize);
         }
-        owners.push(owner(id)? as u32);
+        let partition = book.owner(id).ok_or_else(|| out_of_range(book, id))?;
+        owners.push(owner(partition)? as u32);
     }
     Ok(())
+}
+
+/// On its own, so that looking up stays small.
+#[cold]
+fn out_of_range(book: OpenBook<'_>, id: u64) -> Error {
+    Error::answer(format!("id {id} is out of range, there are {}", book.count()))
 }
 
 /// How many each owner has.
@@ -200,16 +205,16 @@ pub struct RowSplit {
 }
 
 impl RowSplit {
-    /// Splits ids among so many owners; `owner` finds that of an id, by its book.
+    /// Splits ids among so many owners; `owner` names that of a partition.
     ///
     /// # Errors
-    /// When `owner` does not know an id.
+    /// When an id is out of range or its partition has no owner.
     pub fn split(
         &mut self,
         ids: &[u64],
         owners: usize,
         book: OpenBook<'_>,
-        owner: impl Fn(u64) -> Result<usize>,
+        owner: impl Fn(u32) -> Result<usize>,
     ) -> Result<()> {
         find_owners(ids, book, owner, &mut self.owners)?;
         self.shares.resize_with(owners, Default::default);

@@ -270,7 +270,7 @@ impl Job {
                 let mut split = RowSplit::default();
                 let book = asking.cluster().book(rows.source)?.open();
                 split
-                    .split(rows.ids, lineup.owner_count(), book, |id| owners.of(book, id))
+                    .split(rows.ids, lineup.owner_count(), book, |partition| owners.of(partition))
                     .map_err(|error| lineup.explain(error))?;
                 let Gather { source, half, .. } = rows;
                 let (count, row_bytes) = (rows.ids.len(), tensor.len() / rows.ids.len());
@@ -285,13 +285,14 @@ impl Job {
                     }
                     if let Some(cache) = &cache {
                         let before = found.len();
-                        cache.take_out(&mut ids, &mut places, &mut found);
+                        cache.take_out(&mut ids, &mut places, &mut found)?;
                         asking.waiting.core.metrics.peer_rows(found.len() - before, ids.len());
                     }
                     let most = (ROWS_ASKED / row_bytes.max(1)).clamp(1, exchange::ASKED_IDS);
                     for (ids, places) in ids.chunks(most).zip(places.chunks(most)) {
                         asking.ask(asked.len(), owner, Question::gather(Gather { source, half, ids }));
-                        let keeps = cache.as_ref().map(|cache| (Arc::clone(cache), ids.to_vec()));
+                        let keeps = cache.as_ref().filter(|cache| !cache.is_full());
+                        let keeps = keeps.map(|cache| (Arc::clone(cache), ids.to_vec()));
                         asked.push(RowsAsked { places: places.to_vec(), tensor: tensor.clone(), row_bytes, keeps });
                     }
                 }
@@ -448,7 +449,7 @@ impl Asking {
                 splits.push(Split::default());
             }
             let book = cluster.dataset.node_book(cluster.list_type(need.edge_type, need.direction)?).open();
-            splits[place].split(&need, count, book, |id| owners.of(book, id)).map_err(|error| lineup.explain(error))?;
+            splits[place].split(&need, count, book, |partition| owners.of(partition)).map_err(|error| lineup.explain(error))?;
             questions += 1;
             let at_once = cluster.at_once(&need)?;
             for (owner, share) in splits[place].shares().iter().enumerate().skip(1) {

@@ -394,7 +394,7 @@ impl Member {
             return Err(format!("a batch of {} bytes does not fit slot {number}", head.bytes));
         }
         self.counters.shared_bytes.fetch_add(head.bytes, Ordering::Relaxed);
-        if slots.crowded() {
+        if slots.crowded(head.bytes as usize) {
             self.counters.copied_bytes.fetch_add(head.bytes, Ordering::Relaxed);
             let mut buffer = match self.pool.take(head.bytes as usize) {
                 Ok(buffer) => buffer,

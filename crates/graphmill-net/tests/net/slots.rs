@@ -111,7 +111,7 @@ fn a_mapping_outlives_the_server() {
 #[test]
 fn whoever_holds_many_slots_or_many_bytes_is_told_to_copy() {
     const MEGABYTE: usize = 1 << 20;
-    for (size, held) in [(MEGABYTE, 4), (MEGABYTE, 5), (40 * MEGABYTE, 1), (40 * MEGABYTE, 2)] {
+    for (size, held) in [(MEGABYTE, 12), (MEGABYTE, 13), (40 * MEGABYTE, 3), (40 * MEGABYTE, 4)] {
         let (sender, mut returns) = tokio::sync::mpsc::unbounded_channel();
         let slots = ReceivedSlots::new(sender);
         let take = |slot: u32| {
@@ -120,10 +120,10 @@ fn whoever_holds_many_slots_or_many_bytes_is_told_to_copy() {
             slots.take(slot, size).unwrap()
         };
         let mut all: Vec<HeldSlot> = (0..held).map(take).collect();
-        assert_eq!(slots.crowded(), held > 4 || held as usize * size > 64 * MEGABYTE, "{held} of {size} bytes");
+        assert_eq!(slots.crowded(size), held > 12 || (held as usize + 1) * size > 192 * MEGABYTE, "{held} of {size} bytes");
         // What is let go goes back, and there is room again.
         all.truncate(1);
-        assert!(!slots.crowded());
+        assert!(!slots.crowded(size));
         let back: Vec<u32> = std::iter::from_fn(|| returns.try_recv().ok()).flat_map(|back| back.returned).collect();
         assert_eq!(back, (1..held).collect::<Vec<_>>());
     }

@@ -4,12 +4,9 @@ use graphmill_graph::{DType, Tensor};
 
 use super::half::halve_rows;
 use super::{Rows, View};
-use crate::cache::prefetch;
+use crate::cache::{ENTRIES_AHEAD, prefetch};
 use crate::places::copy_rows;
 use crate::{Error, Result};
-
-/// How many rows before its row is looked up an entry of the partition book begins to load.
-const ENTRIES_AHEAD: usize = 64;
 
 /// Where rows come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -123,9 +120,9 @@ impl Rows {
             let book = self.owners.book.open();
             let tensors: Vec<_> =
                 (0..self.parts.len() as u32).map(|partition| self.tensor(partition, feature).ok()).collect();
-            let (partitions, rows) = book.listed().unwrap_or_default();
+            let listed = book.listed();
             let row = |index: usize| {
-                if let Some(&later) = ids.get(index + ENTRIES_AHEAD) {
+                if let (Some((partitions, rows)), Some(&later)) = (listed, ids.get(index + ENTRIES_AHEAD)) {
                     prefetch(partitions, later as usize);
                     prefetch(rows, later as usize);
                 }

@@ -2,6 +2,9 @@
 //!
 //! Word by word it draws what [`super::floyd`] draws. A list's positions are compared with those that were taken before, which costs
 //! eight lists together what it would cost one, so that lists of all lengths go the same way and nothing depends on a coin.
+//!
+//! Unsafe only because a processor may not have the instructions.
+#![allow(unsafe_code)]
 
 use graphmill_graph::random::Stream;
 
@@ -43,9 +46,10 @@ impl Lanes {
     /// Fills a row for each of so many positions: where they stand among all neighbours, list by list.
     #[inline]
     pub(super) fn distinct(self, stream: Stream, lists: &Lists, positions: &mut [Lane]) {
+        debug_assert!(positions.len() <= MOST, "{} positions of each list", positions.len());
+        debug_assert!(lists.lengths.iter().all(|&length| (positions.len() + 1..=LONGEST).contains(&(length as usize))));
         #[cfg(target_arch = "x86_64")]
         // SAFETY: there is a `Lanes` only where `find` has seen that the processor can.
-        #[allow(unsafe_code)]
         unsafe {
             wide::distinct(stream, lists, positions);
         }
@@ -65,11 +69,9 @@ mod wide {
     use graphmill_graph::random::Stream;
 
     use super::{Lane, Lists, MOST};
-    use crate::law::Draws;
-
     #[target_feature(enable = "avx512f,avx512dq")]
     pub(super) fn distinct(stream: Stream, lists: &Lists, positions: &mut [Lane]) {
-        let step = all(Draws::STEP);
+        let step = all(Stream::STEP);
         // As `Stream::at` has it.
         let mut word = mix(_mm512_xor_si512(all(stream.word()), mix(_mm512_mullo_epi64(cast(lists.nodes), step))));
         let mut last = _mm512_sub_epi64(cast(lists.lengths), all(positions.len() as u64));
@@ -121,12 +123,15 @@ mod tests {
         #[test]
         fn lanes_draw_what_one_list_after_the_other_does(
             nodes: Lane,
-            lengths in prop::array::uniform8(prop_oneof![1u64..40, 1u64..4000, 1u64..u64::from(u32::MAX)]),
+            lengths in prop::array::uniform8(prop_oneof![1u64..40, 1u64..4000, 1..=LONGEST as u64]),
             starts in prop::array::uniform8(0u64..1 << 40),
             count in 1..=MOST,
             seed: u64,
         ) {
-            let Some(lanes) = Lanes::find() else { return Ok(()) };
+            let Some(lanes) = Lanes::find() else {
+                eprintln!("skipped: this processor has no AVX-512");
+                return Ok(());
+            };
             let lengths = lengths.map(|length| length.max(count as u64 + 1));
             let stream = Stream::new(seed, &[]);
             let mut positions = [Lane::default(); MOST];

@@ -210,3 +210,34 @@ fn read<N: Stored>(part: &OpenPart<'_, N>, positions: &[usize], edge_ids: bool, 
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn lists_one_at_a_time_and_several_at_once_give_the_same(
+            lists in vec((0usize..1 << 40, prop_oneof![0usize..40, 0usize..400, 0usize..1 << 33], any::<u64>()), 1..=BLOCK),
+            count in 1..=MOST,
+            seed: u64,
+        ) {
+            let mut block = Block { rows: [0; BLOCK], starts: [0; BLOCK], lengths: [0; BLOCK] };
+            for (index, (start, length, _)) in lists.iter().enumerate() {
+                (block.starts[index], block.lengths[index]) = (*start, *length);
+            }
+            let ids: Vec<u64> = lists.iter().map(|list| list.2).collect();
+            let choose = |lanes| {
+                let (mut chosen, mut counts) = (vec![0; BLOCK * MOST + MOST], Vec::new());
+                let ways = (Stream::new(seed, &[]), lanes);
+                let taken = block.choose::<MOST, u32>(&ids, count, ways, &[], &mut chosen, &mut counts);
+                chosen.truncate(taken);
+                (chosen, counts)
+            };
+            prop_assert_eq!(choose(None), choose(Lanes::find()));
+        }
+    }
+}

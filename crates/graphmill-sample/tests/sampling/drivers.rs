@@ -106,7 +106,7 @@ fn ask_owners(whole: &Dataset, views: &[View], need: &Need<'_>, answer: &mut Ans
     let owner_type = whole.manifest().node_type(info.name.list_owner(need.direction))?;
     let mut split = Split::default();
     let book = whole.node_book(owner_type).open();
-    split.split(need, views.len(), book, |id| Ok(whole.locate_node(owner_type, id)?.partition as usize))?;
+    split.split(need, views.len(), book, |partition| Ok(partition as usize))?;
     for (share, view) in split.shares().iter_mut().zip(views).filter(|(share, _)| !share.ids.is_empty()) {
         let Share { ids, others, answer } = share;
         view.answer(&Need { ids, others, ..*need }, answer, &mut AnswerScratch::default())?;

@@ -145,7 +145,7 @@ impl Cluster {
         let mut split = Split::default();
         let book = self.dataset.node_book(list_type).open();
         split
-            .split(need, lineup.owner_count(), book, |id| owners.of(book, id))
+            .split(need, lineup.owner_count(), book, |partition| owners.of(partition))
             .map_err(|error| lineup.explain(error))?;
         let mut replies = Vec::new();
         for (owner, share) in split.shares().iter().enumerate().skip(1).filter(|(_, share)| !share.ids.is_empty()) {
@@ -189,7 +189,7 @@ impl Cluster {
         let mut split = RowSplit::default();
         let book = self.book(source)?.open();
         split
-            .split(ids, lineup.owner_count(), book, |id| owners.of(book, id))
+            .split(ids, lineup.owner_count(), book, |partition| owners.of(partition))
             .map_err(|error| lineup.explain(error))?;
         let mut replies = Vec::new();
         for (owner, (ids, places)) in split.shares.iter().enumerate().skip(1).filter(|(_, (ids, _))| !ids.is_empty()) {

@@ -1,6 +1,6 @@
 //! Who has which partition: this server, or a peer.
 
-use graphmill_graph::{Dataset, OpenBook};
+use graphmill_graph::Dataset;
 use graphmill_sample::{Error, Result};
 
 /// The most tables, and so the most replicas of a partition that questions are spread over.
@@ -38,30 +38,12 @@ impl Owners {
         self.0.iter().position(Option::is_none).map(|partition| partition as u32)
     }
 
-    /// The owner of an id.
-    ///
-    /// # Errors
-    /// When the id is out of range, or its partition has no owner.
-    #[inline]
-    pub(crate) fn of(&self, book: OpenBook<'_>, id: u64) -> Result<usize> {
-        match book.owner(id) {
-            Some(partition) => self.of_partition(partition),
-            None => Err(out_of_range(book, id)),
-        }
-    }
-
     /// The owner of a partition.
     ///
     /// # Errors
     /// When it has none.
     #[inline]
-    pub(crate) fn of_partition(&self, partition: u32) -> Result<usize> {
+    pub(crate) fn of(&self, partition: u32) -> Result<usize> {
         self.0.get(partition as usize).copied().flatten().ok_or(Error::Unowned { partition })
     }
-}
-
-/// On its own, so that looking up stays small.
-#[cold]
-fn out_of_range(book: OpenBook<'_>, id: u64) -> Error {
-    Error::Answer { reason: format!("id {id} is out of range, there are {}", book.count()) }
 }

@@ -24,9 +24,9 @@ impl RowCaches {
     /// The cache of a tensor's rows. Edges are in few batches each, so those of their rows are not kept.
     pub(crate) fn of(&self, source: Source, half: bool, row_bytes: usize) -> Option<Arc<RowCache>> {
         let Source::Node { .. } = source else { return None };
-        let mut caches = lock(&self.caches);
         let make = || RowCache::new(row_bytes, &self.room).map(Arc::new);
-        caches.entry((source, half)).or_insert_with(make).clone()
+        let cache = lock(&self.caches).entry((source, half)).or_insert_with(make).clone();
+        cache.filter(|cache| cache.row_bytes() == row_bytes)
     }
 
     /// The memory that they take now.

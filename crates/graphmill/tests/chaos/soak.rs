@@ -26,8 +26,8 @@ const LASTS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_
 /// What long-living processes may have more of at the end: resident bytes (or a twentieth of what they had), threads and
 /// descriptors. A server that is just being connected to has a few.
 const SLACK: (u64, u64, usize) = (6 << 20, 2, 8);
-/// Slots that a server may keep for its peers, when all readers are gone.
-const PEER_SLOTS: usize = 16;
+/// Slots that a server may keep for its two peers, when all readers are gone.
+const PEER_SLOTS: usize = 2 * 16;
 
 /// What happens to a soak.
 #[derive(Debug, Clone, Copy)]
