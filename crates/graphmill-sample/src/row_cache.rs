@@ -368,7 +368,7 @@ mod tests {
         for bytes in [64, 100, 512, 4096, 100_000, 2 << 20] {
             for far in [0, MAX_ID - 3000] {
                 let cache = RowCache::new(bytes, &CacheRoom::new(64 << 20)).unwrap();
-                let ids: Vec<u64> = (0..(1 << 20) / bytes as u64 + 1).map(|id| far + id % 2900).collect();
+                let ids: Vec<u64> = (0..=(1 << 20) / bytes as u64).map(|id| far + id % 2900).collect();
                 let found = (0..5).map(|_| ask(&cache, &ids, bytes)).last();
                 assert!(found > Some(0), "rows of {bytes} bytes");
             }

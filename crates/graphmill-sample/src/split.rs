@@ -192,7 +192,9 @@ fn out_of_range(book: OpenBook<'_>, id: u64) -> Error {
 /// How many each owner has.
 fn counts(owners: &[u32], count: usize) -> Vec<usize> {
     let mut counts = vec![0; count];
-    owners.iter().for_each(|&owner| counts[owner as usize] += 1);
+    for &owner in owners {
+        counts[owner as usize] += 1;
+    }
     counts
 }
 

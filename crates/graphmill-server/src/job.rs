@@ -449,7 +449,9 @@ impl Asking {
                 splits.push(Split::default());
             }
             let book = cluster.dataset.node_book(cluster.list_type(need.edge_type, need.direction)?).open();
-            splits[place].split(&need, count, book, |partition| owners.of(partition)).map_err(|error| lineup.explain(error))?;
+            splits[place]
+                .split(&need, count, book, |partition| owners.of(partition))
+                .map_err(|error| lineup.explain(error))?;
             questions += 1;
             let at_once = cluster.at_once(&need)?;
             for (owner, share) in splits[place].shares().iter().enumerate().skip(1) {

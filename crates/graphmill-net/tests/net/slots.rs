@@ -120,7 +120,11 @@ fn whoever_holds_many_slots_or_many_bytes_is_told_to_copy() {
             slots.take(slot, size).unwrap()
         };
         let mut all: Vec<HeldSlot> = (0..held).map(take).collect();
-        assert_eq!(slots.crowded(size), held > 12 || (held as usize + 1) * size > 192 * MEGABYTE, "{held} of {size} bytes");
+        assert_eq!(
+            slots.crowded(size),
+            held > 12 || (held as usize + 1) * size > 192 * MEGABYTE,
+            "{held} of {size} bytes"
+        );
         // What is let go goes back, and there is room again.
         all.truncate(1);
         assert!(!slots.crowded(size));

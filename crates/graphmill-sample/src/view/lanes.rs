@@ -45,6 +45,7 @@ impl Lanes {
 
     /// Fills a row for each of so many positions: where they stand among all neighbours, list by list.
     #[inline]
+    #[allow(clippy::unused_self)] // Whoever has it knows that the processor can.
     pub(super) fn distinct(self, stream: Stream, lists: &Lists, positions: &mut [Lane]) {
         debug_assert!(positions.len() <= MOST, "{} positions of each list", positions.len());
         debug_assert!(lists.lengths.iter().all(|&length| (positions.len() + 1..=LONGEST).contains(&(length as usize))));

@@ -122,7 +122,7 @@ impl Cluster {
         let owners = lineup.owners(self.pick());
         let mut shares: Vec<(usize, Vec<u32>)> = Vec::new();
         for partition in partitions {
-            let owner = owners.of_partition(partition).map_err(|_| lineup.without_owner(partition))?;
+            let owner = owners.of(partition).map_err(|_| lineup.without_owner(partition))?;
             match shares.iter_mut().find(|(known, _)| *known == owner) {
                 Some((_, partitions)) => partitions.push(partition),
                 None => shares.push((owner, vec![partition])),

@@ -6,13 +6,16 @@ use graphmill_sample::{CacheRoom, RowCache, Source};
 
 use crate::sync::{Arc, Mutex, lock};
 
+/// A tensor, and whether its elements were halved on their way.
+type Tensor = (Source, bool);
+
 /// The caches of all tensors.
 #[derive(Debug)]
 pub(crate) struct RowCaches {
     room: Arc<CacheRoom>,
     bytes: usize,
-    /// By tensor, and by whether its elements were halved on their way; none for one that is not worth it.
-    caches: Mutex<HashMap<(Source, bool), Option<Arc<RowCache>>>>,
+    /// None for a tensor that is not worth it.
+    caches: Mutex<HashMap<Tensor, Option<Arc<RowCache>>>>,
 }
 
 impl RowCaches {

@@ -132,7 +132,8 @@ impl Lists {
     fn check_long(&self, owner: u64, length: u64) -> Result<(), Refusal> {
         let node_type = self.cluster.list_type(self.edge_type, self.direction)?;
         let lineup = self.cluster.lineup();
-        let is_here = lineup.owners(0).of(self.cluster.dataset.node_book(node_type).open(), owner)? == 0;
+        let partition = self.cluster.dataset.node_book(node_type).owner(owner);
+        let is_here = partition.is_some_and(|partition| matches!(lineup.owners(0).of(partition), Ok(0)));
         if is_here && length <= u32::MAX.into() {
             return Ok(());
         }

@@ -46,7 +46,9 @@ async fn originals_of(cluster: &Cluster, node_type: usize, ids: &[u64]) -> Resul
     let owners = lineup.owners(cluster.pick());
     let mut split = RowSplit::default();
     let book = book.open();
-    split.split(ids, lineup.owner_count(), book, |partition| owners.of(partition)).map_err(|error| lineup.explain(error))?;
+    split
+        .split(ids, lineup.owner_count(), book, |partition| owners.of(partition))
+        .map_err(|error| lineup.explain(error))?;
     let shares = split.shares.iter().enumerate().filter(|(_, (ids, _))| !ids.is_empty());
     let asked = shares.map(async |(owner, (ids, places))| {
         let node_type = check::node_type_name(&cluster.dataset, node_type);
