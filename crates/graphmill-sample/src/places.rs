@@ -9,7 +9,8 @@
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
-    __m256i, __m512i, _mm_sfence, _mm256_loadu_si256, _mm256_stream_si256, _mm512_loadu_si512, _mm512_stream_si512,
+    __m256i, __m512i, _mm_sfence, _mm256_loadu_si256, _mm256_stream_si256, _mm512_cvtepu32_epi64, _mm512_loadu_si512,
+    _mm512_stream_si512,
 };
 
 use crate::cache::{FEW_LINES, LINE, prefetch, prefetch_row, prefetch_write};
@@ -29,6 +30,9 @@ const WRITES_AHEAD: usize = 8;
 const PAGE: usize = 4096;
 /// What is copied without a look at how much is left.
 const BLOCK: usize = 8 * LINE;
+
+/// A batch of so many bytes has left a core's own cache when it is read, all of it.
+pub(crate) const LARGE: usize = 4 << 20;
 
 /// How rows are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,6 +154,41 @@ unsafe fn stream_lines<'a>(
     let copied = copy_ahead::<WHOLE_ROWS_AHEAD, BLOCK>(into, size, count, row, &place, open, copy);
     fence();
     copied
+}
+
+/// Writes numbers as 64-bit ones, into a [`LARGE`] batch.
+pub(crate) fn widen_past_caches(into: &mut [i64], numbers: &[u32]) {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx512f") && into.as_ptr().addr().is_multiple_of(LINE) {
+        // SAFETY: the processor can, and `into` begins at a line.
+        unsafe { stream_widened(into, numbers) };
+        return fence();
+    }
+    widen(into, numbers);
+}
+
+/// Writes numbers as 64-bit ones.
+pub(crate) fn widen(into: &mut [i64], numbers: &[u32]) {
+    for (into, &number) in into.iter_mut().zip(numbers) {
+        *into = number.into();
+    }
+}
+
+/// # Safety
+/// The processor has AVX-512, and `into` begins at a line.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn stream_widened(into: &mut [i64], numbers: &[u32]) {
+    let (lines, rest) = into.as_chunks_mut::<{ LINE / size_of::<i64>() }>();
+    let (whole, last) = numbers.as_chunks::<{ LINE / size_of::<i64>() }>();
+    for (line, eight) in lines.iter_mut().zip(whole) {
+        // SAFETY: both are whole, and lines follow each other.
+        unsafe {
+            let eight = _mm512_cvtepu32_epi64(_mm256_loadu_si256(eight.as_ptr().cast()));
+            _mm512_stream_si512(line.as_mut_ptr().cast(), eight);
+        }
+    }
+    widen(rest, last);
 }
 
 /// Has the address of the page after the next one translated before it is written, if this is the first row that begins in its
@@ -288,6 +327,22 @@ mod tests {
         assert!(error.to_string().contains("63 bytes, expected 64"), "{error}");
         let absent = |index: usize| if index == 99 { Err(Error::answer("none")) } else { Ok(&[0; 64][..]) };
         assert!(copy_rows(into, 64, 100, absent, |index| index).is_err());
+    }
+
+    #[test]
+    fn numbers_are_widened_past_the_caches_as_through_them() {
+        let mut memory = Vec::new();
+        let numbers: Vec<u32> = (0..100).map(|number: u32| number.wrapping_mul(0x9e37_79b9)).collect();
+        for shift in [0, 8] {
+            for count in 0..numbers.len() {
+                let into = shifted(&mut memory, 8 * (numbers.len() + 1), shift);
+                into.fill(0xee);
+                let into: &mut [i64] = bytemuck::cast_slice_mut(into);
+                widen_past_caches(&mut into[..count], &numbers[..count]);
+                assert!(into[..count].iter().zip(&numbers).all(|(&wide, &number)| wide == i64::from(number)));
+                assert!(into[count..].iter().all(|&wide| wide.to_le_bytes() == [0xee; 8]), "{count} numbers");
+            }
+        }
     }
 
     #[test]

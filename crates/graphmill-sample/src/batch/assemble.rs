@@ -4,9 +4,13 @@ use std::ops::Range;
 
 use super::layout::{Field, Layout};
 use crate::machine::{EdgeSpace, MISSING, Machine};
+use crate::places::{LARGE, widen, widen_past_caches};
 use crate::plan::{Plan, TaskPlan, TensorPlan};
 use crate::view::{Gather, Source};
 use crate::{Error, Result};
+
+/// How rows of which none is missing are written.
+type Widen = fn(&mut [i64], &[u32]);
 
 /// What stands for a row that is missing.
 const NO_ROW: i64 = -1;
@@ -20,6 +24,7 @@ impl Layout {
         let mut rest = buffer
             .get_mut(..self.bytes())
             .ok_or_else(|| Error::answer(format!("a batch of {} bytes has too small a buffer", self.bytes())))?;
+        let widen: Widen = if self.bytes() >= LARGE { widen_past_caches } else { widen };
         for (index, entry) in self.entries().iter().enumerate() {
             let end = self.entries().get(index + 1).map_or(self.bytes(), |next| next.offset);
             let (section, behind) = rest.split_at_mut(end - entry.offset);
@@ -27,7 +32,7 @@ impl Layout {
             rest = behind;
             padding.fill(0);
             if rows(plan, machine, entry.field).is_none() {
-                fill(plan, machine, entry.field, tensor)?;
+                fill(plan, machine, entry.field, tensor, widen)?;
             }
         }
         Ok(())
@@ -66,7 +71,7 @@ fn rows<'a>(plan: &Plan, machine: &'a Machine, field: Field) -> Option<Gather<'a
     }
 }
 
-fn fill(plan: &Plan, machine: &Machine, field: Field, tensor: &mut [u8]) -> Result<()> {
+fn fill(plan: &Plan, machine: &Machine, field: Field, tensor: &mut [u8], widen: Widen) -> Result<()> {
     if let Field::PprScore(seed_type, node_type) = field {
         if let Some(ranked) = machine.ranking().of(seed_type, node_type) {
             tensor.copy_from_slice(bytemuck::cast_slice(&ranked.scores));
@@ -82,7 +87,7 @@ fn fill(plan: &Plan, machine: &Machine, field: Field, tensor: &mut [u8]) -> Resu
         Field::Node(node_type) => write_ids(out, machine.nodes[node_type].locals.nodes()),
         Field::NumSampledNodes(node_type) => write_steps(out, &machine.nodes[node_type].bounds),
         Field::Row(walk) => widen(out, &machine.edges[walk].rows),
-        Field::Col(walk) => write_expanded(out, &machine.edges[walk]),
+        Field::Col(walk) => write_expanded(out, &machine.edges[walk], widen),
         Field::Edge(walk) => write_ids(out, &machine.edges[walk].edge_ids),
         Field::NumSampledEdges(walk) => write_steps(out, &machine.edges[walk].bounds),
         Field::EdgeLabelIndex => {
@@ -131,13 +136,6 @@ fn write_ids(out: &mut [i64], ids: &[u64]) {
     out.copy_from_slice(bytemuck::cast_slice(ids));
 }
 
-/// Rows of which none is missing.
-fn widen(out: &mut [i64], rows: &[u32]) {
-    for (out, &row) in out.iter_mut().zip(rows) {
-        *out = row.into();
-    }
-}
-
 fn write_rows(out: &mut [i64], rows: &[u32]) {
     for (out, &row) in out.iter_mut().zip(rows) {
         *out = if row == MISSING { NO_ROW } else { row.into() };
@@ -162,16 +160,30 @@ fn write_steps(out: &mut [i64], bounds: &[usize]) {
 /// The row of each expanded node, as often as it has edges.
 ///
 /// How many that is cannot be foreseen, so a few are written as if they were as many as few may be; those of the next node
-/// are written over what was too much.
-fn write_expanded(out: &mut [i64], edges: &EdgeSpace) {
+/// are written over what was too much. That is done in a block that stays in the nearest cache.
+fn write_expanded(out: &mut [i64], edges: &EdgeSpace, widen: Widen) {
     const FEW: usize = 16;
+    const BLOCK: usize = 1024;
     let expanded = edges.expanded.iter().cloned().flatten();
-    let mut rest = out;
+    let (mut block, mut filled, mut rest) = ([0; BLOCK + FEW], 0, out);
     for (row, &count) in expanded.zip(&edges.counts) {
-        match rest.first_chunk_mut::<FEW>() {
-            Some(few) if count as usize <= FEW => few.fill(row as i64),
-            _ => rest[..count as usize].fill(row as i64),
+        let (row, mut left) = (row as u32, count as usize);
+        loop {
+            let now = left.min(FEW);
+            if let Some(few) = block[filled..].first_chunk_mut::<FEW>() {
+                few.fill(row);
+            }
+            (filled, left) = (filled + now, left - now);
+            if filled >= BLOCK {
+                let (full, behind) = rest.split_at_mut(BLOCK);
+                widen(full, &block[..BLOCK]);
+                block.copy_within(BLOCK..filled, 0);
+                (filled, rest) = (filled - BLOCK, behind);
+            }
+            if left == 0 {
+                break;
+            }
         }
-        rest = &mut rest[count as usize..];
     }
+    widen(rest, &block[..filled]);
 }
