@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
+use std::sync::OnceLock;
 
 use rustix::ioctl::{Updater, ioctl, opcode};
 
@@ -37,6 +38,17 @@ struct Region {
     start: u64,
     end: u64,
     categories: u64,
+}
+
+/// Whether [`scan`] works here. Where it does not, pages are looked at one by one, and before Linux 6.11 all huge ones of a file look
+/// private that way.
+pub(crate) fn scans() -> bool {
+    static SCANS: OnceLock<bool> = OnceLock::new();
+    *SCANS.get_or_init(|| {
+        let page = rustix::param::page_size();
+        let own = (&raw const SCANS) as usize / page;
+        File::open("/proc/self/pagemap").and_then(|map| scan(&map, &(own..own + 1), page)).is_ok()
+    })
 }
 
 /// Whether any of `pages` is private: the kernel looks for the first one itself. It can since Linux 6.7.

@@ -13,17 +13,17 @@ use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-use memmap2::{MmapMut, MmapOptions, UncheckedAdvice};
 use rustix::buffer::spare_capacity;
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs, ftruncate, memfd_create};
 use rustix::io::{Errno, pread};
 
+use crate::mapping::{HUGE_PAGE, Mapping, use_huge_pages};
 use crate::pagemap;
 
 /// A slot as its server has it.
 #[derive(Debug)]
 pub struct SharedSlot {
-    memory: MmapMut,
+    memory: Mapping,
     file: OwnedFd,
 }
 
@@ -33,7 +33,7 @@ impl SharedSlot {
     /// # Errors
     /// When the system has no memory or descriptor left.
     pub fn create(bytes: usize) -> io::Result<Self> {
-        Self::seal(memfd_create("graphmill-slot", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?, bytes)
+        Self::seal(memory("graphmill-slot", bytes)?.into(), bytes)
     }
 
     /// A new slot that begins with all parts, one after the other.
@@ -41,8 +41,8 @@ impl SharedSlot {
     /// # Errors
     /// When the system has no memory or descriptor left, or the parts are larger than the slot.
     pub fn filled(bytes: usize, parts: &[&[u8]]) -> io::Result<Self> {
-        // Written before it is mapped: pages that are filled as a whole need not be zeroed first.
-        let mut file: File = memfd_create("graphmill-slot", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?.into();
+        // Written before it is mapped: a lack of memory is an error then, and not a signal.
+        let mut file = memory("graphmill-slot", bytes)?;
         for part in parts {
             file.write_all(part)?;
         }
@@ -54,10 +54,9 @@ impl SharedSlot {
 
     /// A file that nobody else has yet, as a slot of a size.
     fn seal(file: OwnedFd, bytes: usize) -> io::Result<Self> {
-        ftruncate(&file, bytes as u64)?;
-        // SAFETY: nobody else has the file yet, and after the seals below nobody can write to it but through this mapping,
-        // or cut it short.
-        let memory = unsafe { MmapOptions::new().len(bytes).map_mut(&file) }?;
+        // SAFETY: nobody else has the file yet, which was made as large, and after the seals below nobody can write to it but
+        // through this mapping, or cut it short.
+        let memory = unsafe { Mapping::shared(&file, bytes) }?;
         fcntl_add_seals(&file, SealFlags::FUTURE_WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         Ok(Self { memory, file })
     }
@@ -95,13 +94,14 @@ impl SealedMemory {
     /// # Errors
     /// When the system has no memory or descriptor left.
     pub fn write(parts: &[&[u8]]) -> io::Result<Self> {
-        // Written and not mapped: pages that are filled as a whole need not be zeroed first.
-        let mut file: File = memfd_create("graphmill-object", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?.into();
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        // Written and not mapped, as above.
+        let mut file = memory("graphmill-object", bytes)?;
         for part in parts {
             file.write_all(part)?;
         }
         fcntl_add_seals(&file, SEALS | SealFlags::SEAL)?;
-        Ok(Self { file: file.into(), bytes: parts.iter().map(|part| part.len() as u64).sum() })
+        Ok(Self { file: file.into(), bytes: bytes as u64 })
     }
 
     /// Memory that was received, of exactly so many bytes.
@@ -119,6 +119,7 @@ impl SealedMemory {
         if size != bytes {
             return Err(refused(format!("memory has {size} bytes, expected {bytes}")));
         }
+        check_pages(&file)?;
         Ok(Self { file, bytes })
     }
 
@@ -166,7 +167,7 @@ impl SealedMemory {
     pub fn map(&self) -> io::Result<MappedSlot> {
         // SAFETY: the file was found, or made, as large as the mapping, and sealed so that it stays as it is, or so that its
         // server alone can write it, which does so only while nobody holds it (see the module's note).
-        let memory = unsafe { MmapOptions::new().len(self.bytes as usize).no_reserve_swap().map_copy(&self.file) }?;
+        let memory = unsafe { Mapping::private(&self.file, self.bytes as usize) }?;
         Ok(MappedSlot { memory })
     }
 
@@ -194,7 +195,7 @@ impl SealedMemory {
 /// A slot as its client has it.
 #[derive(Debug)]
 pub struct MappedSlot {
-    memory: MmapMut,
+    memory: Mapping,
 }
 
 impl MappedSlot {
@@ -207,7 +208,7 @@ impl MappedSlot {
         check_slot(&file, bytes as u64)?;
         // SAFETY: the file is as large as the mapping and can neither shrink nor be written by whom the server gave it to;
         // the server writes it only while the client does not hold it (see the module's note).
-        let memory = unsafe { MmapOptions::new().len(bytes).no_reserve_swap().map_copy(&file) }?;
+        let memory = unsafe { Mapping::private(&file, bytes) }?;
         // The mapping keeps what it needs of the file.
         drop(file);
         Ok(Self { memory })
@@ -234,23 +235,28 @@ impl MappedSlot {
     /// # Errors
     /// When the system refuses.
     pub fn drop_private_pages(&mut self, len: usize) -> io::Result<()> {
-        let len = len.min(self.memory.len());
-        if len == 0 {
-            return Ok(());
-        }
-        // SAFETY: the range lies in the mapping, and no reference into it lives, for this one is exclusive. The pages come
-        // back with the bytes of the file, which are valid as any bytes are.
-        unsafe { self.memory.unchecked_advise_range(UncheckedAdvice::DontNeed, 0, len) }
+        self.memory.forget(len)
     }
 
     fn find_private_page(&self, len: usize) -> io::Result<bool> {
         // Opened each time: an open one goes on to show the process that opened it, also to a forked child.
         let map = File::open("/proc/self/pagemap")?;
         let page = rustix::param::page_size();
-        let start = self.memory.as_ptr() as usize;
-        let pages = start / page..(start + len.min(self.memory.len())).div_ceil(page);
+        let pages = self.memory.pages(len, page);
         pagemap::scan(&map, &pages, page).or_else(|_| pagemap::read(&map, &pages))
     }
+}
+
+/// A new file of so many zeros that can be sealed, in huge pages as far as it is whole ones and the system can tell quickly
+/// which of them were edited.
+fn memory(name: &str, bytes: usize) -> io::Result<File> {
+    let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(&file, bytes as u64)?;
+    // A single one may be for something far smaller, most of which is never touched.
+    if bytes > HUGE_PAGE && pagemap::scans() {
+        use_huge_pages(&file, bytes)?;
+    }
+    Ok(file.into())
 }
 
 /// Fails unless a file that was received can be mapped up to so many bytes: no one else can write it, and nobody cut it short.
@@ -267,5 +273,18 @@ fn check_slot(file: &OwnedFd, bytes: u64) -> io::Result<()> {
     if size < bytes {
         return Err(refused(format!("a slot has {size} bytes, expected {bytes}")));
     }
-    Ok(())
+    check_pages(file)
+}
+
+/// Fails unless a file lies in shared memory of the system's own pages. One of huge pages alone would be mapped in multiples of
+/// them, past the room that was found for it.
+fn check_pages(file: &OwnedFd) -> io::Result<()> {
+    const TMPFS: u64 = 0x0102_1994;
+    match fstatfs(file)?.f_type as u64 {
+        TMPFS => Ok(()),
+        other => {
+            let reason = format!("memory is of a file system {other:#x}, expected {TMPFS:#x}");
+            Err(io::Error::new(io::ErrorKind::InvalidData, reason))
+        }
+    }
 }

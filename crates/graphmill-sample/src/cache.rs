@@ -29,20 +29,19 @@ pub(crate) fn prefetch<T>(slice: &[T], index: usize) {
     let _ = address;
 }
 
-/// The first lines of a row, as bytes. Some processors take three lines in a row for the beginning of more and load what follows
-/// by themselves, and have more room to do so than they have for what they are asked.
-pub(crate) const FEW_LINES: usize = 3 * LINE;
+/// How many bytes of a row are asked for before its turn. The processor loads what follows by itself, once it sees the sequence.
+const ASKED: usize = 8 * LINE;
 
 /// Begins to load the first bytes of a row.
 #[inline(always)]
 #[allow(clippy::inline_always)]
-pub(crate) fn prefetch_row<const BYTES: usize>(row: &[u8]) {
+pub(crate) fn prefetch_row(row: &[u8]) {
     #[cfg(target_arch = "x86_64")]
     {
         // SAFETY: as in `prefetch`.
         let load = |line: &u8| unsafe { _mm_prefetch::<_MM_HINT_T1>((&raw const *line).cast()) };
         // Without a question between them, unless the row is short.
-        match row.first_chunk::<BYTES>() {
+        match row.first_chunk::<ASKED>() {
             Some(first) => first.iter().step_by(LINE).for_each(load),
             None => row.iter().step_by(LINE).for_each(load),
         }

@@ -9,7 +9,7 @@ use crate::{Error, Result};
 pub(crate) struct Memory(Option<MmapMut>);
 
 /// A huge page, below which the advice is worth nothing.
-const HUGE: usize = 2 << 20;
+pub(crate) const HUGE: usize = 2 << 20;
 
 impl Memory {
     /// Finds memory for at least so many bytes. It costs nothing before it is touched.

@@ -13,20 +13,19 @@ use std::arch::x86_64::{
     _mm512_stream_si512,
 };
 
-use crate::cache::{FEW_LINES, LINE, prefetch, prefetch_row, prefetch_write};
+use crate::cache::{LINE, prefetch, prefetch_row, prefetch_write};
 use crate::{Error, Result};
 
 /// The least that is streamed: about what a core's own cache keeps.
 const STREAMED: usize = 1 << 20;
-/// How many rows ahead a row begins to load, and how many where up to eight of its lines are asked for.
-const ROWS_AHEAD: usize = 12;
-const WHOLE_ROWS_AHEAD: usize = 64;
+/// How many rows ahead a row begins to load.
+const ROWS_AHEAD: usize = 64;
 /// How many bytes of rows may be on their way, that the second cache keeps them.
 const BYTES_AHEAD: usize = 64 << 10;
 /// How many rows before it is written a place is claimed, when it is not streamed to.
 const WRITES_AHEAD: usize = 8;
 /// The smallest page, whose address the processor translates anew when it is first written. Memory that is shared with another
-/// process is mostly in such pages.
+/// process is in such pages where the system gives it no huge ones.
 const PAGE: usize = 4096;
 /// What is copied without a look at how much is left.
 const BLOCK: usize = 8 * LINE;
@@ -99,7 +98,7 @@ fn copy_rows_by<'a>(
                     prefetch_write(into, place(index + WRITES_AHEAD) * size, size);
                 }
             };
-            copy_ahead::<ROWS_AHEAD, FEW_LINES>(into, size, count, row, &place, claim, <[u8]>::copy_from_slice)
+            copy_ahead(into, size, count, row, &place, claim, <[u8]>::copy_from_slice)
         }
         // SAFETY: `Way::find` has seen that the processor can, and that all rows of `into` begin at lines.
         #[cfg(target_arch = "x86_64")]
@@ -128,7 +127,7 @@ unsafe fn stream_half_lines<'a>(
     };
     let open = |into: &[u8], index| open_page(into, place(index) * size, size);
     let copy = |into: &mut [u8], row: &[u8]| by_blocks::<HALF>(into, row, half);
-    let copied = copy_ahead::<ROWS_AHEAD, FEW_LINES>(into, size, count, row, &place, open, copy);
+    let copied = copy_ahead(into, size, count, row, &place, open, copy);
     fence();
     copied
 }
@@ -151,7 +150,7 @@ unsafe fn stream_lines<'a>(
     };
     let open = |into: &[u8], index| open_page(into, place(index) * size, size);
     let copy = |into: &mut [u8], row: &[u8]| by_blocks::<WHOLE>(into, row, line);
-    let copied = copy_ahead::<WHOLE_ROWS_AHEAD, BLOCK>(into, size, count, row, &place, open, copy);
+    let copied = copy_ahead(into, size, count, row, &place, open, copy);
     fence();
     copied
 }
@@ -226,10 +225,10 @@ fn by_blocks<const PIECE: usize>(into: &mut [u8], row: &[u8], mut piece: impl Fn
 }
 
 /// Copies rows. They are found a stretch at a time, so that what finds them stays in the nearest cache meanwhile; each
-/// begins to load up to `AHEAD` rows before its turn, as far as `ASKED` bytes go.
+/// begins to load up to `ROWS_AHEAD` rows before its turn.
 #[inline(always)]
 #[allow(clippy::inline_always)]
-fn copy_ahead<'a, const AHEAD: usize, const ASKED: usize>(
+fn copy_ahead<'a>(
     into: &mut [u8],
     size: usize,
     count: usize,
@@ -238,8 +237,8 @@ fn copy_ahead<'a, const AHEAD: usize, const ASKED: usize>(
     claim: impl Fn(&[u8], usize),
     copy: impl Fn(&mut [u8], &[u8]),
 ) -> Result<()> {
-    let ahead = (BYTES_AHEAD / size.max(1)).clamp(4, AHEAD);
-    let find = |start: usize, rows: &mut [&'a [u8]; AHEAD]| {
+    let ahead = (BYTES_AHEAD / size.max(1)).clamp(4, ROWS_AHEAD);
+    let find = |start: usize, rows: &mut [&'a [u8]; ROWS_AHEAD]| {
         let stretch = start.min(count)..(start + ahead).min(count);
         for (found, index) in rows.iter_mut().zip(stretch.clone()) {
             *found = row(index)?;
@@ -249,16 +248,16 @@ fn copy_ahead<'a, const AHEAD: usize, const ASKED: usize>(
         }
         Ok(stretch.len())
     };
-    let [now, next] = &mut [[&[][..]; AHEAD]; 2];
+    let [now, next] = &mut [[&[][..]; ROWS_AHEAD]; 2];
     let (mut now, mut next) = (now, next);
     let mut found = find(0, now)?;
-    now[..found].iter().for_each(|row| prefetch_row::<ASKED>(row));
+    now[..found].iter().for_each(|row| prefetch_row(row));
     let mut start = 0;
     while found > 0 {
         let later = find(start + found, next)?;
         for (offset, from) in now[..found].iter().enumerate() {
             if offset < later {
-                prefetch_row::<ASKED>(next[offset]);
+                prefetch_row(next[offset]);
             }
             let index = start + offset;
             claim(into, index);

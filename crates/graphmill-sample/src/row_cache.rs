@@ -15,7 +15,7 @@ use graphmill_graph::random::mix;
 
 use crate::Result;
 use crate::cache::prefetch;
-use crate::memory::Memory;
+use crate::memory::{HUGE, Memory};
 use crate::places::copy_rows;
 use crate::room::grow;
 
@@ -37,7 +37,7 @@ const MAX_ID: u64 = 1 << (u64::BITS - STATE_BITS);
 /// Where a row is: its chunk, and its number there in so many bits.
 const ROW_BITS: u32 = 15;
 /// The bytes of a chunk: the first ones double, up to a huge page.
-const CHUNKS: (usize, usize) = (64 << 10, 2 << 20);
+const CHUNKS: (usize, usize) = (64 << 10, HUGE);
 /// The most chunks that can be numbered, some 1 GiB.
 const MAX_CHUNKS: usize = ((STATE - KEPT) >> ROW_BITS) as usize;
 /// Smaller rows cost about as much to look up as to ask for.
@@ -114,6 +114,17 @@ impl KeptRows {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.sites.is_empty()
+    }
+
+    /// Bytes that are kept for the next ones.
+    pub fn scratch_bytes(&self) -> usize {
+        4 * (self.sites.capacity() + self.places.capacity())
+    }
+
+    /// Forgets them, and keeps their memory.
+    pub fn clear(&mut self) {
+        self.sites.clear();
+        self.places.clear();
     }
 }
 

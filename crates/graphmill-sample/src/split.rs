@@ -71,6 +71,12 @@ impl Split {
         Ok(())
     }
 
+    /// Bytes that it keeps for the next question.
+    pub fn scratch_bytes(&self) -> usize {
+        let share = |share: &Share| 8 * (share.ids.capacity() + share.others.capacity()) + share.answer.bytes();
+        self.shares.iter().map(share).sum::<usize>() + 4 * self.owners.capacity()
+    }
+
     /// The shares, by owner; those without ids need no answer.
     pub fn shares(&mut self) -> &mut [Share] {
         &mut self.shares
@@ -232,6 +238,12 @@ impl RowSplit {
             places.push(place as u32);
         }
         Ok(())
+    }
+
+    /// Bytes that it keeps for the next ids.
+    pub fn scratch_bytes(&self) -> usize {
+        let share = |(ids, places): &(Vec<u64>, Vec<u32>)| 8 * ids.capacity() + 4 * places.capacity();
+        self.shares.iter().map(share).sum::<usize>() + 4 * self.owners.capacity()
     }
 
     /// Copies rows that an owner has sent to where they belong.

@@ -4,6 +4,7 @@
 //! control plane and name the batches they want over the data plane; the [`scheduler`] says whose batch is next; workers
 //! run the sampler's machine, whose questions about nodes of other partitions go to peers.
 
+mod asking;
 mod backlog;
 mod budget;
 mod cluster;
@@ -15,6 +16,7 @@ mod http;
 mod job;
 mod life;
 mod limits;
+mod machinery;
 mod meeting;
 mod metrics;
 mod outlet;
@@ -22,6 +24,7 @@ mod questions;
 mod queue;
 mod refusal;
 mod registry;
+mod rows;
 mod sampling;
 pub mod scheduler;
 mod seeds;

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use graphmill_net::{FrameWriter, SharedSlot};
+use graphmill_net::{FrameWriter, HUGE_PAGE, SharedSlot};
 use graphmill_wire::{Header, Kind, Message, proto};
 use tokio::sync::mpsc;
 
@@ -21,8 +21,8 @@ const SLOTS: usize = 16;
 const ROW_SLOTS: usize = 256 << 20;
 /// The channel of what is no batch; none has this number.
 const NO_CHANNEL: ChannelId = 0;
-/// Slots are a multiple of this long.
-const SLOT_UNIT: usize = 2 << 20;
+/// Slots are a multiple of this long, so that all of a large one can lie in huge pages.
+const SLOT_UNIT: usize = HUGE_PAGE;
 
 /// Where a connection's frames are put. Whoever has it may send; the connection's own task writes.
 #[derive(Debug)]
@@ -83,6 +83,8 @@ struct SlotMemory {
 enum SlotState {
     /// The client does not have it yet, or not as it is now.
     New,
+    /// There was no memory for it; the next one that is needed takes its number.
+    Unmade,
     Free,
     /// With the client, for a channel's batch of so many bytes.
     Out(ChannelId, u64),
@@ -197,7 +199,8 @@ impl Outlet {
             return slots[number].memory.take().map(|memory| lend(number, memory));
         }
         // A free slot that has become too small is made anew; else there is one more, if there may be.
-        let small = slots.iter().position(|slot| usable(slot) && slot.memory.is_some());
+        let small =
+            slots.iter().position(|slot| usable(slot) && slot.memory.is_some() || slot.state == SlotState::Unmade);
         let alive = slots.iter().filter(|slot| slot.state != SlotState::Retired).count();
         if small.is_none() && alive >= SLOTS {
             return None;
@@ -208,19 +211,25 @@ impl Outlet {
             return None;
         }
         let charge = self.budget.take(room as u64, Share::Half)?;
-        let memory = match SharedSlot::create(room) {
-            Ok(shared) => SlotMemory { shared, _charge: charge },
-            Err(error) => {
-                tracing::warn!(%error, bytes = room, "cannot make shared memory; the batch goes through the socket");
-                return None;
-            }
-        };
         let number = small.unwrap_or_else(|| {
-            slots.push(Slot { memory: None, room, state: SlotState::New });
+            slots.push(Slot::RETIRED);
             slots.len() - 1
         });
-        slots[number] = Slot { memory: None, room, state: SlotState::New };
-        Some(lend(number, memory))
+        let before = std::mem::replace(&mut slots[number], Slot { memory: None, room, state: SlotState::New });
+        // Without the lock: finding memory takes milliseconds, and the connection's task is not to wait for it.
+        drop(slots);
+        drop(before);
+        match SharedSlot::create(room) {
+            Ok(shared) => Some(lend(number, SlotMemory { shared, _charge: charge })),
+            Err(error) => {
+                tracing::warn!(%error, bytes = room, "cannot make shared memory; the batch goes through the socket");
+                let slot = &mut lock(self.slots.as_ref()?)[number];
+                if slot.state == SlotState::New {
+                    (slot.room, slot.state) = (0, SlotState::Unmade);
+                }
+                None
+            }
+        }
     }
 
     /// Sends a batch; its channel is told when the client has taken it.

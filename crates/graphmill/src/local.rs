@@ -129,7 +129,8 @@ pub(crate) struct Servers {
 pub(crate) struct ServerOptions {
     pub(crate) servers: usize,
     pub(crate) mmap: bool,
-    pub(crate) threads: usize,
+    /// Threads that sample, per server; as many as it has by itself, if none are given.
+    pub(crate) threads: Option<usize>,
 }
 
 impl Servers {
@@ -156,7 +157,9 @@ impl Servers {
                 flag("--listen", socket(server));
                 flag("--peers", peers.join(","));
             }
-            flag("--threads", options.threads.to_string());
+            if let Some(threads) = options.threads {
+                flag("--threads", threads.to_string());
+            }
             arguments.push("--until-stdin-closes".to_owned());
             if options.mmap {
                 arguments.push("--mmap".to_owned());

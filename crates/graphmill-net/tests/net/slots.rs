@@ -161,3 +161,67 @@ fn memory_of_another_size_or_that_can_change_is_refused() {
     assert!(error.to_string().contains("seals"), "its server could write it: {error}");
     drop(shared);
 }
+
+/// How many bytes of the mapping that begins here are in huge pages.
+fn in_huge_pages(mapping: &[u8]) -> usize {
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let start = format!("{:x}-", mapping.as_ptr() as usize);
+    let mut lines = maps.lines().skip_while(|line| !line.starts_with(&start));
+    let counted = lines.find_map(|line| line.strip_prefix("ShmemPmdMapped:"));
+    counted.map_or(0, |counted| counted.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() << 10)
+}
+
+#[test]
+fn large_slots_lie_in_huge_pages_on_both_sides_and_edits_in_them_are_noticed() {
+    const LARGE: usize = 16 << 20;
+    let mut shared = SharedSlot::create(LARGE).unwrap();
+    assert!(shared.bytes().iter().all(|&byte| byte == 0));
+    shared.bytes_mut().fill(1);
+    let mut mapped = MappedSlot::map(shared.fd().try_clone_to_owned().unwrap(), LARGE).unwrap();
+    assert!(mapped.bytes().iter().all(|&byte| byte == 1));
+    match in_huge_pages(shared.bytes()) {
+        // Memory in one piece may be scarce, and old systems are not asked for it.
+        0 => eprintln!("this system gives no huge pages"),
+        _ => assert!(in_huge_pages(mapped.bytes()) > 0),
+    }
+    assert!(!mapped.has_private_pages(LARGE), "reading is not editing");
+    mapped.bytes_mut()[LARGE / 2] = 9;
+    assert!(mapped.has_private_pages(LARGE) && !mapped.has_private_pages(LARGE / 2));
+    shared.bytes_mut().fill(2);
+    assert_eq!((mapped.bytes()[LARGE / 2], mapped.bytes()[LARGE / 2 + 1], mapped.bytes()[0]), (9, 1, 2));
+    mapped.drop_private_pages(LARGE).unwrap();
+    assert!(!mapped.has_private_pages(LARGE));
+    assert!(mapped.bytes().iter().all(|&byte| byte == 2));
+}
+
+#[test]
+fn a_file_of_huge_pages_alone_is_not_mapped() {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
+    let Ok(fd) = memfd_create("test", flags) else {
+        return eprintln!("skipped: this system has no such files");
+    };
+    rustix::fs::ftruncate(&fd, 4 << 20).unwrap();
+    fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE).unwrap();
+    let fd = || fd.try_clone().unwrap();
+    assert!(MappedSlot::map(fd(), 3 << 20).unwrap_err().to_string().contains("file system"));
+    assert!(SealedMemory::check(fd(), 4 << 20).unwrap_err().to_string().contains("file system"));
+    assert!(SealedMemory::lent(fd(), 3 << 20).unwrap_err().to_string().contains("file system"));
+}
+
+#[test]
+fn memory_can_be_sealed_while_children_are_forked() {
+    let bytes = vec![7; 64 << 20];
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                std::process::Command::new("true").status().unwrap();
+            }
+        });
+        for _ in 0..5 {
+            let written = SealedMemory::write(&[&bytes]);
+            assert!(written.is_ok(), "{written:?}");
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}

@@ -3,7 +3,7 @@
 use half::f16;
 use half::slice::HalfFloatSliceExt as _;
 
-use crate::cache::{FEW_LINES, prefetch_row};
+use crate::cache::prefetch_row;
 use crate::{Error, Result};
 
 /// How many rows ahead a row begins to load.
@@ -26,7 +26,7 @@ pub(super) fn halve_rows<'a>(
 ) -> Result<()> {
     for index in 0..count {
         if index + ROWS_AHEAD < count {
-            prefetch_row::<FEW_LINES>(row(index + ROWS_AHEAD)?);
+            prefetch_row(row(index + ROWS_AHEAD)?);
         }
         let from = row(index)?;
         if from.len() != 2 * size {

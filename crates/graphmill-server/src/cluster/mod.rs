@@ -6,7 +6,7 @@ mod owners;
 mod peer;
 mod read;
 mod roster;
-mod rows;
+mod row_caches;
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::Refusal;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, PoisonError, RwLock};
 use roster::Roster;
-use rows::RowCaches;
+use row_caches::RowCaches;
 
 pub(crate) use ids::Ids;
 pub(crate) use lineup::Lineup;

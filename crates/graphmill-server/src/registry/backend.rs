@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use graphmill_sample::{Machine, Plan};
+use graphmill_sample::Plan;
 use serde_json::Value;
 
 use crate::Refusal;
+use crate::machinery::Machinery;
 use crate::sync::{Arc, Mutex, lock};
 
 /// A backend.
@@ -16,8 +17,8 @@ pub(crate) struct Backend {
     pub(crate) key: String,
     pub(crate) config: Value,
     pub(crate) plan: Arc<Plan>,
-    /// Machines that rest, with their memory.
-    machines: Mutex<Vec<Machine>>,
+    /// What makes no batch now.
+    resting: Mutex<Vec<Machinery>>,
     use_of: Mutex<Use>,
 }
 
@@ -34,7 +35,7 @@ impl Backend {
     pub(crate) fn new(id: u64, run: String, key: String, config: Value, plan: Plan) -> Self {
         tracing::info!(backend = id, run, key, "backend made");
         let use_of = Use { channels: 0, batches: 0, closing: false, last: Instant::now() };
-        Self { id, run, key, config, plan: Arc::new(plan), machines: Mutex::default(), use_of: Mutex::new(use_of) }
+        Self { id, run, key, config, plan: Arc::new(plan), resting: Mutex::default(), use_of: Mutex::new(use_of) }
     }
 
     /// Fails, with the difference, unless a configuration is this one.
@@ -48,20 +49,20 @@ impl Backend {
         }
     }
 
-    /// A machine that has rested, or a new one.
-    pub(crate) fn machine(&self) -> Machine {
+    /// What has rested since it made a batch, or is new.
+    pub(crate) fn machinery(&self) -> Machinery {
         lock(&self.use_of).batches += 1;
-        let rested = lock(&self.machines).pop();
-        rested.unwrap_or_else(|| Machine::new(&self.plan))
+        let rested = lock(&self.resting).pop();
+        rested.unwrap_or_else(|| Machinery::new(&self.plan))
     }
 
-    pub(crate) fn rest(&self, machine: Machine) {
-        lock(&self.machines).push(machine);
+    pub(crate) fn rest(&self, machinery: Machinery) {
+        lock(&self.resting).push(machinery);
     }
 
-    /// Bytes that resting machines hold.
+    /// Bytes that what rests holds.
     pub(crate) fn scratch_bytes(&self) -> usize {
-        lock(&self.machines).iter().map(Machine::scratch_bytes).sum()
+        lock(&self.resting).iter().map(Machinery::scratch_bytes).sum()
     }
 
     pub(crate) fn channels(&self) -> usize {

@@ -12,6 +12,8 @@
 // Of what is compiled here models use a part, and see nothing of it from outside.
 #![allow(dead_code, unused_imports, unreachable_pub, missing_docs)]
 
+#[path = "../../src/asking.rs"]
+mod asking;
 #[path = "../../src/backlog.rs"]
 mod backlog;
 #[path = "../../src/budget.rs"]
@@ -30,6 +32,8 @@ mod job;
 mod life;
 #[path = "../../src/limits.rs"]
 mod limits;
+#[path = "../../src/machinery.rs"]
+mod machinery;
 #[path = "../../src/metrics.rs"]
 mod metrics;
 #[path = "../../src/outlet.rs"]
@@ -42,6 +46,8 @@ mod received;
 mod refusal;
 #[path = "../../src/registry/mod.rs"]
 mod registry;
+#[path = "../../src/rows.rs"]
+mod rows;
 #[path = "../../src/scheduler.rs"]
 mod scheduler;
 #[path = "../../src/work.rs"]

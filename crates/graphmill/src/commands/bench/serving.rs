@@ -52,7 +52,7 @@ pub(super) struct Serving {
     #[arg(long)]
     unread: bool,
 
-    /// Threads that sample, per server [default: the cores, shared]
+    /// Threads that sample, per server [default: as `graphmill serve` has it]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 
@@ -84,9 +84,7 @@ impl Serving {
         if !self.at.is_empty() {
             return Ok(Servers::at(&self.at));
         }
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let threads = self.threads.unwrap_or_else(|| (cores / self.servers.max(1)).max(1));
-        let options = ServerOptions { servers: self.servers, mmap: self.mmap, threads };
+        let options = ServerOptions { servers: self.servers, mmap: self.mmap, threads: self.threads };
         Servers::start(&self.dataset, self.manifest()?.parts, options)
     }
 

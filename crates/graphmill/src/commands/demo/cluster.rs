@@ -28,7 +28,7 @@ pub(super) fn run(dataset: &Path, train: &[OsString], context: &Context) -> anyh
     ))?;
     let parts = Manifest::read(dataset)?.parts;
     let began = Instant::now();
-    let servers = Servers::start(dataset, parts, ServerOptions { servers: SERVERS, mmap: false, threads: 1 })?;
+    let servers = Servers::start(dataset, parts, ServerOptions { servers: SERVERS, mmap: false, threads: Some(1) })?;
     context.job().check()?;
     let mut config = Config::neighbors(&[15, 10]);
     (config.features, config.labels) = (vec!["x".to_owned()], true);
