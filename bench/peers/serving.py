@@ -103,9 +103,10 @@ def run_ours(graph: Path, ours: Run, arguments: argparse.Namespace) -> list[dict
 def free_ports(count: int) -> list[int]:
     """Ports that nobody has, below those that the system gives away: GraphLearn listens there only after it has loaded."""
     given_away = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    candidates = range(max(1024, given_away // 2), given_away)
+    # Where it gives all of them away, any will have to do.
+    candidates = range(given_away // 2, given_away) if given_away >= 4096 else range(1024, 65536)
     ports = []
-    for port in random.sample(candidates, min(1000, len(candidates))):
+    for port in random.sample(candidates, 1000):
         try:
             socket.create_server(("127.0.0.1", port)).close()
         except OSError:

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import json
 import os
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -13,6 +14,9 @@ from pathlib import Path
 import pytest
 from reader import Dataset
 from samplers import BinarySampler, LawSampler
+
+# A script's background jobs ignore Ctrl-C, and so would all that is started here.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

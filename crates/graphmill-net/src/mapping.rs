@@ -36,8 +36,8 @@ impl Mapping {
     /// When the system has no address space left, or the process has as many mappings as it may.
     ///
     /// # Safety
-    /// The file must have `len` bytes for as long as this lives, in pages of the system's size: a file of other pages takes
-    /// more room than it is given. Nobody else may write to it while a reference into it lives.
+    /// The file must have `len` bytes for as long as this lives, and nobody else may write to it while a reference into it
+    /// lives.
     pub(crate) unsafe fn shared(file: impl AsFd, len: usize) -> io::Result<Self> {
         // SAFETY: the caller's promise.
         unsafe { Self::new(file, len, MapFlags::SHARED) }
@@ -62,19 +62,9 @@ impl Mapping {
         if len == 0 {
             return Ok(Self { start: NonNull::dangling(), len });
         }
-        let start = if len < HUGE_PAGE {
-            // SAFETY: where there is room, so that no other mapping changes.
-            unsafe { mmap(ptr::null_mut(), len, USE, flags, file, 0) }?
-        } else {
-            let reserved = reserve(len)?;
-            let (before, middle, behind) = around(&reserved, len, rustix::param::page_size());
-            // SAFETY: it replaces a part of what was just reserved, which nobody else knows.
-            let mapped = unsafe { mmap(middle.start as *mut c_void, len, USE, flags | MapFlags::FIXED, file, 0) };
-            release(before);
-            release(behind);
-            // Where that failed the middle may be free, or somebody else's by now: it is not touched again.
-            mapped?
-        };
+        let wish = if len < HUGE_PAGE { 0 } else { address_for(len) };
+        // SAFETY: where there is room, so that no other mapping changes: the address is only a wish.
+        let start = unsafe { mmap(wish as *mut c_void, len, USE, flags, file, 0) }?;
         // A mapping never begins at zero unless that was asked for.
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { start, len })
@@ -120,7 +110,10 @@ impl DerefMut for Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        release(self.start.as_ptr() as usize..self.start.as_ptr() as usize + self.len);
+        if self.len > 0 {
+            // SAFETY: it is this one's own, and no reference into it is left. There is nothing to do where that fails.
+            let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+        }
     }
 }
 
@@ -129,7 +122,7 @@ impl Drop for Mapping {
 /// before, more slowly.
 ///
 /// # Errors
-/// When there is no memory for the file, or no address space.
+/// When there is no memory for the file.
 pub(crate) fn use_huge_pages(file: impl AsFd, len: usize) -> io::Result<()> {
     /// Of Linux's `mman.h`; libc has it for some C libraries only.
     const MADV_COLLAPSE: libc::c_int = 25;
@@ -142,44 +135,32 @@ pub(crate) fn use_huge_pages(file: impl AsFd, len: usize) -> io::Result<()> {
         pwrite(&file, &[0], start as u64)?;
     }
     // Privately: while a child has a shared mapping, forked in this moment, the file could not be sealed.
-    // SAFETY: nobody reads through it, and what the advice changes is where bytes are, not what they are.
-    let joined = unsafe {
-        let mapping = Mapping::private(&file, len)?;
-        libc::madvise(mapping.start.as_ptr().cast(), len, MADV_COLLAPSE)
-    };
-    if joined != 0 {
-        tracing::debug!(error = %io::Error::last_os_error(), bytes = len, "shared memory is not in huge pages");
+    // SAFETY: nobody reads through it.
+    let joined = unsafe { Mapping::private(&file, len) }.and_then(|mapping| {
+        // SAFETY: the range lies in the mapping; the advice changes where bytes are, not what they are.
+        let result = unsafe { libc::madvise(mapping.start.as_ptr().cast(), len, MADV_COLLAPSE) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    });
+    if let Err(error) = joined {
+        tracing::debug!(%error, bytes = len, "shared memory is not in huge pages");
     }
     Ok(())
 }
 
-/// Addresses that nothing else is mapped to, with room for `len` bytes that begin at a multiple of a huge page.
-fn reserve(len: usize) -> io::Result<Range<usize>> {
-    let len = len.checked_add(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
+/// Where `len` bytes could begin at a multiple of a huge page, or zero. It is found by taking more and letting go of it, so
+/// somebody else may be there first; then the mapping lies elsewhere, and in small pages.
+fn address_for(len: usize) -> usize {
+    let Some(len) = len.checked_add(HUGE_PAGE) else { return 0 };
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-    // SAFETY: where there is room, so that no other mapping changes.
-    let start = unsafe { mmap_anonymous(ptr::null_mut(), len, ProtFlags::empty(), flags) }? as usize;
-    Ok(start..start + len)
-}
-
-/// What is reserved before, for and behind a mapping of `len` bytes, which takes whole pages.
-fn around(reserved: &Range<usize>, len: usize, page: usize) -> (Range<usize>, Range<usize>, Range<usize>) {
-    let start = reserved.start.next_multiple_of(HUGE_PAGE);
-    let end = start + len.next_multiple_of(page);
-    (reserved.start..start, start..end, end..reserved.end.next_multiple_of(page))
-}
-
-/// Unmaps a range that belongs to the caller. There is nothing to do where that fails, and no reason why it should.
-fn release(range: Range<usize>) {
-    if !range.is_empty() {
-        // SAFETY: the caller owns the range, and no reference into it is left.
-        let _ = unsafe { munmap(range.start as *mut c_void, range.len()) };
+    // SAFETY: where there is room, so that no other mapping changes; nobody else knows it when it is let go of.
+    unsafe {
+        let Ok(start) = mmap_anonymous(ptr::null_mut(), len, ProtFlags::empty(), flags) else { return 0 };
+        if munmap(start, len).is_ok() { (start as usize).next_multiple_of(HUGE_PAGE) } else { 0 }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
     use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
     use super::*;
@@ -208,7 +189,6 @@ mod tests {
             // SAFETY: as above; what follows writes one of them only while no reference into the other lives.
             let mut private = unsafe { Mapping::private(&file, len) }.unwrap();
             for mapping in [&shared, &private] {
-                assert!(len < HUGE_PAGE || (mapping.as_ptr() as usize).is_multiple_of(HUGE_PAGE));
                 assert_eq!((mapping.len(), mapping[len - 1]), (len, 2));
                 assert!(len == 1 || mapping[0] == 1 && mapping[1..len - 1].iter().all(|&byte| byte == 0));
             }
@@ -219,21 +199,8 @@ mod tests {
         }
     }
 
-    proptest! {
-        #[test]
-        fn a_mapping_lies_within_what_is_reserved_and_the_rest_is_all_of_it(
-            first in 0usize..1 << 20, len in HUGE_PAGE..1 << 40, page in prop_oneof![Just(4096usize), Just(65536)],
-        ) {
-            let reserved = first * page..first * page + len + HUGE_PAGE;
-            let (before, middle, behind) = around(&reserved, len, page);
-            prop_assert_eq!((before.start, before.end, middle.end), (reserved.start, middle.start, behind.start));
-            prop_assert!(middle.start.is_multiple_of(HUGE_PAGE) && middle.len() - len < page);
-            prop_assert!(middle.end <= behind.end && behind.end == reserved.end.next_multiple_of(page));
-        }
-    }
-
     #[test]
-    fn neither_a_mapping_nor_what_was_reserved_around_it_stays() {
+    fn neither_a_mapping_nor_what_was_taken_to_find_its_place_stays() {
         const TIMES: usize = 10_000;
         let len = HUGE_PAGE + 1;
         let file = file(len);

@@ -44,10 +44,12 @@ struct Region {
 /// private that way.
 pub(crate) fn scans() -> bool {
     static SCANS: OnceLock<bool> = OnceLock::new();
+    // A process that has no descriptor left now may have one later.
+    let Ok(map) = File::open("/proc/self/pagemap") else { return false };
     *SCANS.get_or_init(|| {
         let page = rustix::param::page_size();
         let own = (&raw const SCANS) as usize / page;
-        File::open("/proc/self/pagemap").and_then(|map| scan(&map, &(own..own + 1), page)).is_ok()
+        scan(&map, &(own..own + 1), page).is_ok()
     })
 }
 

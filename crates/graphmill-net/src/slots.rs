@@ -276,8 +276,8 @@ fn check_slot(file: &OwnedFd, bytes: u64) -> io::Result<()> {
     check_pages(file)
 }
 
-/// Fails unless a file lies in shared memory of the system's own pages. One of huge pages alone would be mapped in multiples of
-/// them, past the room that was found for it.
+/// Fails unless a file lies in shared memory of the system's own pages. One of huge pages alone is mapped in multiples of them,
+/// so that a part of it could not be unmapped, and ends a process that touches it where there are none left.
 fn check_pages(file: &OwnedFd) -> io::Result<()> {
     const TMPFS: u64 = 0x0102_1994;
     match fstatfs(file)?.f_type as u64 {

@@ -65,7 +65,7 @@ pub(crate) enum Body {
 /// A piece of memory that both sides see.
 #[derive(Debug)]
 struct Slot {
-    /// None while a batch is being written to it.
+    /// None while it is being made, or a batch written to it.
     memory: Option<SlotMemory>,
     /// The bytes of its memory, wherever that is.
     room: usize,
@@ -212,20 +212,19 @@ impl Outlet {
         }
         let charge = self.budget.take(room as u64, Share::Half)?;
         let number = small.unwrap_or_else(|| {
-            slots.push(Slot::RETIRED);
+            slots.push(Slot { memory: None, room: 0, state: SlotState::Unmade });
             slots.len() - 1
         });
         let before = std::mem::replace(&mut slots[number], Slot { memory: None, room, state: SlotState::New });
         // Without the lock: finding memory takes milliseconds, and the connection's task is not to wait for it.
         drop(slots);
-        drop(before);
         match SharedSlot::create(room) {
             Ok(shared) => Some(lend(number, SlotMemory { shared, _charge: charge })),
             Err(error) => {
                 tracing::warn!(%error, bytes = room, "cannot make shared memory; the batch goes through the socket");
                 let slot = &mut lock(self.slots.as_ref()?)[number];
                 if slot.state == SlotState::New {
-                    (slot.room, slot.state) = (0, SlotState::Unmade);
+                    *slot = before;
                 }
                 None
             }
