@@ -220,13 +220,18 @@ fn memory_can_be_sealed_while_children_are_forked() {
     let written: Vec<_> = std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut child = Command::new("true");
-            // SAFETY: it does nothing; without it the child would not be forked, and have no copy of any mapping.
-            unsafe { child.pre_exec(|| Ok(())) };
+            // Until the file is sealed: what it has mapped goes with what it is then replaced by.
+            let linger = || {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                Ok(())
+            };
+            // SAFETY: it only sleeps. Without it the child would not be forked, and have no copy of any mapping.
+            unsafe { child.pre_exec(linger) };
             while !done.load(Ordering::Relaxed) {
                 child.status().unwrap();
             }
         });
-        let written = (0..10).map(|_| SealedMemory::write(&[&bytes]).map(drop)).collect();
+        let written = (0..40).map(|_| SealedMemory::write(&[&bytes]).map(drop)).collect();
         done.store(true, Ordering::Relaxed);
         written
     });
