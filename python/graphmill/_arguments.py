@@ -8,16 +8,13 @@ from typing import Any, NamedTuple, TypedDict, cast
 
 import numpy as np
 
-from graphmill._convert import LARGEST, Array, installed, is_tensor, mask_to_ids, need, to_ids, to_numpy, too_large, whole
+from graphmill._convert import LARGEST, MOST, Array, installed, is_tensor, mask_to_ids, need, to_ids, to_numpy, to_rank, too_large, whole
 from graphmill.dataset import Dataset, EdgeInfo, EdgeType, NodeInfo, to_edge_type
-
-# The largest count that a sampler takes.
-MOST = 2**31 - 1
 
 # Arguments of torch_geometric's loaders that mean something else here, or nothing.
 ELSEWHERE = {
     "num_workers": "sampling runs on threads of this process: num_threads=N",
-    "persistent_workers": "threads and their memory are kept from epoch to epoch anyway",
+    "persistent_workers": "sampling runs on threads of this process, which keep their memory from epoch to epoch",
     "prefetch_factor": "batches are sampled ahead: prefetch=N",
     "subgraph_type": "NeighborLoader samples directional subgraphs, SubgraphLoader induced ones",
     "disjoint": "disjoint subgraphs are not sampled yet",
@@ -33,7 +30,7 @@ ELSEWHERE = {
 
 
 class Common(TypedDict, total=False):
-    """Arguments of all loaders; ``docs/python.md`` has a table."""
+    """Arguments of all loaders; :data:`MEANINGS` says what they are."""
 
     batch_size: int
     shuffle: bool
@@ -87,6 +84,38 @@ DEFAULTS: Common = {
     "direction": None, "features": True, "feature_dtype": None, "labels": True, "transform": None, "seed": 0, "prefetch": 2,
     "ordered": True, "num_threads": 1, "rank": None, "world_size": None, "even": None, "pin_memory": False, "output": None,
 }  # fmt: skip
+
+
+# For the docstrings of loaders.
+MEANINGS = {
+    "batch_size": "Seeds per batch.",
+    "shuffle": "An order of its own for each epoch.",
+    "drop_last": "Leave out a short last batch; of each partition, in partition order.",
+    "seed_order": "``\"global\"``, or ``\"partition\"``: all seeds of a batch are of one partition.",
+    "replace": "An edge may be drawn twice.",
+    "weight_attr": "``\"edge_weight\"``, or another name for it: edges are drawn by the dataset's weights.",
+    "direction": "``\"in\"`` or ``\"out\"``: which way edges are walked; the dataset's own unless told otherwise.",
+    "features": "Which features come along: all, none, or names.",
+    "feature_dtype": "``\"float16\"``: features that are stored as ``float32`` come as ``float16``.",
+    "labels": "Whether labels come along, where there are any.",
+    "transform": "Called with each batch.",
+    "seed": "Of everything random.",
+    "prefetch": "Batches ahead, of each server.",
+    "ordered": "False: batches as they are ready.",
+    "num_threads": "Threads that sample ahead, where no server does.",
+    "rank": "This rank takes every ``world_size``-th batch; torchrun's unless told otherwise.",
+    "world_size": "The number of ranks; torchrun's unless told otherwise.",
+    "even": "All ranks have equally many batches, the last repeated if need be; so by default with several ranks.",
+    "pin_memory": "Tensors in page-locked memory, a copy.",
+    "output": "``\"pyg\"``, ``\"torch\"`` or ``\"numpy\"``; ``pyg`` where torch_geometric is installed, else ``numpy``.",
+}  # fmt: skip
+
+
+def documented(docstring: str) -> str:
+    """The docstring of a loader, with the meanings of the arguments that all of them take."""
+    indent = " " * 8
+    meanings = "\n".join(f"{indent}{name}: {meaning}" for name, meaning in MEANINGS.items())
+    return docstring.replace(f"{indent}**common: Those of all loaders.", meanings)
 
 
 def common(given: Mapping[str, Any]) -> Settled:
@@ -162,10 +191,7 @@ def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
         rank, world_size = int(named), int(of)
     elif rank is None or world_size is None:
         raise ValueError(f"rank is {rank} and world_size {world_size}; give both, or neither to take them from torchrun")
-    rank, world_size = whole(rank, "rank"), whole(world_size, "world_size", 1, MOST)
-    if not 0 <= rank < world_size:
-        raise ValueError(f"rank is {rank}, expected 0 or more and below world_size, which is {world_size}")
-    return rank, world_size
+    return to_rank(rank, world_size)
 
 
 def output(wanted: str | None) -> str:
@@ -202,6 +228,10 @@ def nodes(data: Dataset, given: Any) -> Seeds:
             type_, wanted = given
         else:
             raise ValueError(f"input_nodes needs a node type: \"paper\", or (\"paper\", \"train\" or ids); {types}")
+    elif isinstance(given, (tuple, list)) and len(given) == 2 and (given[0] is None or isinstance(given[0], str)):
+        named, wanted = given
+        if named is not None:
+            raise ValueError(f"input_nodes names the node type {named!r}, but the dataset is homogeneous; leave the type out")
     info = data._node(type_)
     if wanted is None:
         return Seeds(type_, None)
@@ -255,14 +285,16 @@ def is_list(given: Any) -> bool:
 def links(data: Dataset, given: Any, labels: Any) -> Seeds:
     """Seed pairs, as torch_geometric's ``edge_label_index`` and ``edge_label``."""
     type_, pairs = None, given
+    pair = given if isinstance(given, (tuple, list)) and len(given) == 2 else (given, None)
     if data.edge_types is not None:
-        if isinstance(given, (tuple, list)) and len(given) == 3 and all(isinstance(part, str) for part in given):
-            type_, pairs = to_edge_type(given), None
-        elif isinstance(given, (tuple, list)) and len(given) == 2 and isinstance(given[0], (tuple, list)):
-            type_, pairs = to_edge_type(given[0]), given[1]
-        else:
+        if not names_edge_type(pair[0]):
             names = ", ".join(map(repr, data.edge_types))
             raise ValueError(f"edge_label_index needs an edge type: (type, pairs) or a type alone; there are: {names}")
+        type_, pairs = to_edge_type(pair[0]), pair[1]
+    elif names_edge_type(pair[0]):
+        raise ValueError(f"edge_label_index names the edge type {pair[0]!r}, but the dataset is homogeneous; leave it out")
+    elif pair[0] is None:
+        pairs = pair[1]
     data._edge(type_)
     if pairs is None:
         if labels is not None:
@@ -276,6 +308,11 @@ def links(data: Dataset, given: Any, labels: Any) -> Seeds:
     if classes is not None and len(classes) != len(src):
         raise ValueError(f"edge_label has {len(classes)} values for {len(src)} pairs")
     return Seeds(type_, (src, dst, classes))
+
+
+def names_edge_type(given: Any) -> bool:
+    """Whether something is three names."""
+    return isinstance(given, (tuple, list)) and len(given) == 3 and all(isinstance(part, str) for part in given)
 
 
 def link_classes(given: Any) -> Array:
@@ -383,6 +420,9 @@ def features(data: Dataset, wanted: bool | Sequence[str]) -> tuple[list[str], li
         return [], []
     if not isinstance(wanted, (str, list, tuple, set, frozenset)):
         raise ValueError(f"features is {wanted!r}, expected True, False, or a list of names")
+    if isinstance(wanted, (set, frozenset)):
+        # A set has another order in each process, and the order of features is part of the configuration.
+        wanted = sorted(wanted, key=str)
     wanted = [wanted] if isinstance(wanted, str) else list(wanted)
     for name in wanted:
         if name not in of_nodes and name not in of_edges:
@@ -392,7 +432,7 @@ def features(data: Dataset, wanted: bool | Sequence[str]) -> tuple[list[str], li
 
 def edge_types(given: Any, what: str) -> list[EdgeType]:
     """One edge type or several."""
-    if isinstance(given, (tuple, list)) and len(given) == 3 and all(isinstance(part, str) for part in given):
+    if names_edge_type(given):
         return [to_edge_type(given)]
     if isinstance(given, (tuple, list)) and given and all(isinstance(one, (tuple, list)) and len(one) == 3 for one in given):
         return [to_edge_type(one) for one in given]

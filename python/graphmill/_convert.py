@@ -13,6 +13,9 @@ SPLITS = ("train", "val", "test")
 
 LARGEST = 2**63 - 1
 
+# The largest count that a sampler takes.
+MOST = 2**31 - 1
+
 File = str | os.PathLike[str]
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -74,6 +77,14 @@ def whole(value: Any, what: str, least: int = 0, most: int = LARGEST) -> int:
     return int(value)
 
 
+def to_rank(rank: Any, world_size: Any) -> tuple[int, int]:
+    """A rank and the number of ranks."""
+    rank, world_size = whole(rank, "rank"), whole(world_size, "world_size", 1, MOST)
+    if rank >= world_size:
+        raise ValueError(f"rank is {rank}, expected 0 or more and below world_size, which is {world_size}")
+    return rank, world_size
+
+
 def mask_to_ids(value: Any, count: int, what: str) -> tuple[Array, bool]:
     """Ids from ids or from a mask of so many nodes, and whether it was a mask."""
     array = to_numpy(value)
@@ -94,9 +105,15 @@ def credentials(
             raise ValueError(f"tls has {sorted(unknown)}, expected ca, cert and key")
         if "ca" not in tls or ("cert" in tls) != ("key" in tls):
             raise ValueError("tls needs ca, and cert and key together")
-        files = (tls["ca"], tls.get("cert"), tls.get("key"))
+        cert, key = (_absolute(tls[name]) if tls.get(name) is not None else None for name in ("cert", "key"))
+        files = _absolute(tls["ca"]), cert, key
     elif tls is not None:
-        files = (tls, None, None)
+        files = _absolute(tls), None, None
     if token is None or isinstance(token, str):
         return token, None, files
-    return None, token, files
+    return None, _absolute(token), files
+
+
+def _absolute(file: File) -> str:
+    """Where a file is, for a process that goes elsewhere before it opens it again."""
+    return os.path.abspath(os.fspath(file))

@@ -1,5 +1,6 @@
 """From the arrays of a batch to what a training loop iterates over."""
 
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -95,24 +96,18 @@ class Assembler:
         self._torch = output != "numpy"
         self._pin = pin_memory
         self._transform = transform
-        self._pyg = need("torch_geometric", "output=\"pyg\"").data if output == "pyg" else None
-
-    @property
-    def may_fail(self) -> bool:
-        """Whether something is done to batches that need not succeed."""
-        return self._pin or self._transform is not None
+        self._pyg = _pyg(need("torch_geometric", "output=\"pyg\"").data) if output == "pyg" else None
 
     def __call__(self, parts: tuple[Any, Any, Any]) -> Any:
         once, nodes, edges = parts
         top: Attributes = {}
         stores: Stores | None = None
         if self._homogeneous:
-            ((_, only),) = nodes.items()
+            (top,) = nodes.values()
             for attributes in edges.values():
-                only.update(attributes)
-            top = only
-            if "x" not in only:
-                only["num_nodes"] = len(only["n_id"])
+                top.update(attributes)
+            if "x" not in top:
+                top["num_nodes"] = len(top["n_id"])
         else:
             if self._reverse:
                 edges = {reversed_type(key) if key[1] != "ppr" else key: value for key, value in edges.items()}
@@ -130,7 +125,7 @@ class Assembler:
             for attributes in (stores or {}).values():
                 _pin(attributes)
         if self._pyg is not None:
-            batch = _pyg(self._pyg, top, stores)
+            batch = self._pyg(top, stores)
         else:
             batch = Batch({**top, "epoch": once["epoch"], "g": once["g"], "repeated": once["repeated"]}, stores)
         return batch if self._transform is None else self._transform(batch)
@@ -142,7 +137,7 @@ class Assembler:
         seeds = self._at(self._seed_type, top, stores)
         seeds["input_id"] = once["positions"] if "positions" in once else once["seed"]
         seeds["batch_size"] = once["batch_size"]
-        if len(once["seed"]) != once["batch_size"]:
+        if "seed_index" in once:
             seeds["seed_index"] = once["seed_index"]
 
     def _place_anchors(self, once: dict[Any, Any], top: Attributes, stores: Stores | None) -> None:
@@ -190,16 +185,25 @@ def _pin(attributes: Attributes) -> None:
             _pin(value)
 
 
-def _pyg(module: Any, top: Attributes, stores: Stores | None) -> Any:
-    """torch_geometric's own object. Its stores are new, so they are filled at once: one attribute after the other, each looked
-    up in what is cached, takes several times as long as all the rest."""
-    if stores is None:
-        data = module.Data()
-        data._store._mapping.update(top)
+def _pyg(module: Any) -> Callable[[Attributes, Stores | None], Any]:
+    """Makes torch_geometric's own objects. Their stores are filled at once: one attribute after the other, each looked up in
+    what is cached, takes several times as long as all the rest. So does the constructor of the commonest of them: what it sets
+    is copied from one that it made."""
+    pattern = module.Data()
+    data_type, store_type = module.Data, type(pattern._store)
+    of_data, of_store = dict(vars(pattern)), dict(vars(pattern._store))
+
+    def make(top: Attributes, stores: Stores | None) -> Any:
+        if stores is None:
+            data, store = object.__new__(data_type), object.__new__(store_type)
+            data.__dict__.update(of_data, _store=store)
+            store.__dict__.update(of_store, _mapping=top, _parent=weakref.ref(data))
+            return data
+        data = module.HeteroData()
+        data._global_store._mapping.update(top)
+        for key, attributes in stores.items():
+            store = data.get_node_store(key) if isinstance(key, str) else data.get_edge_store(*key)
+            store._mapping.update(attributes)
         return data
-    data = module.HeteroData()
-    data._global_store._mapping.update(top)
-    for key, attributes in stores.items():
-        store = data.get_node_store(key) if isinstance(key, str) else data.get_edge_store(*key)
-        store._mapping.update(attributes)
-    return data
+
+    return make

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self, TypedDict, cast
 import numpy as np
 
 from graphmill import _graphmill
-from graphmill._convert import Array, File, credentials, need, to_ids, to_numpy, whole
+from graphmill._convert import Array, File, credentials, need, to_ids, to_numpy, to_rank, whole
 
 EdgeType = tuple[str, str, str]
 
@@ -73,7 +73,8 @@ def open(path: File, *, storage: str = "mmap") -> "Dataset":  # noqa: A001
         path: The directory.
         storage: ``"mmap"`` maps the files and reads what is touched, ``"ram"`` reads everything first.
     """
-    return Dataset("open", {"path": os.fspath(path), "storage": storage})
+    # Whole: a child or another process may open it from elsewhere.
+    return Dataset("open", {"path": os.path.abspath(os.fspath(path)), "storage": storage})
 
 
 def connect(
@@ -110,10 +111,12 @@ def connect(
         raise TypeError("run and worker are names, expected strings")
     if not servers:
         raise ValueError("no server was named; write \"host:port\"")
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
+        raise ValueError(f"timeout is {timeout!r}, expected a number of seconds above 0")
     text, file, files = credentials(token, tls)
     arguments = {
         "servers": list(servers), "token": text, "token_file": file, "tls": files, "transport": transport,
-        "timeout": float(timeout), "run": run, "worker": worker or f"process {os.getpid()}",
+        "timeout": float(timeout), "run": run, "worker": worker,
     }
     return Dataset("connect", arguments)
 
@@ -128,21 +131,23 @@ class Dataset:
         self._core: _graphmill.Dataset | None = self._make()
 
     def _make(self) -> _graphmill.Dataset:
-        make = _graphmill.open if self._how == "open" else _graphmill.connect
-        return make(**self._arguments)
+        if self._how == "open":
+            return _graphmill.open(**self._arguments)
+        # Named here: a child is another process.
+        return _graphmill.connect(**{**self._arguments, "worker": self._arguments["worker"] or f"process {os.getpid()}"})
 
     @property
     def _native(self) -> _graphmill.Dataset:
+        if self._core is None:
+            raise ValueError("this dataset is closed")
         if self._process != os.getpid():
             # A forked child has none of its parent's threads and connections, so it opens its own.
             self._core, self._process = self._make(), os.getpid()
-        if self._core is None:
-            raise ValueError("this dataset is closed")
         return self._core
 
     def close(self) -> None:
         """Lets go of files or connections, as soon as no loader needs them any more."""
-        self._core, self._process = None, os.getpid()
+        self._core = None
 
     def __enter__(self) -> Self:
         return self
@@ -157,6 +162,8 @@ class Dataset:
 
     def __repr__(self) -> str:
         where = self._arguments["path"] if self._how == "open" else ",".join(self._arguments["servers"])
+        if self._core is None and "_about" not in self.__dict__:
+            return f"Dataset({where!r}, closed)"
         return f"Dataset({where!r}, num_nodes={self.num_nodes}, num_edges={self.num_edges})"
 
     @cached_property
@@ -236,10 +243,13 @@ class Dataset:
         def classes(node: NodeInfo) -> int:
             if node["label"] is None:
                 return 0
-            _, shape = node["label"]
+            dtype, shape = node["label"]
             if shape and shape[0] > 1:
                 return shape[0]
             labels = self.labels(type=None if self.homogeneous else node["name"])
+            if labels.dtype.kind == "f" or dtype == "bf16":
+                # Values and not classes; those that are told apart, as in torch_geometric.
+                return len(np.unique(labels))
             return int(labels.max()) + 1 if labels.size else 0
 
         return self._by_type(self._about["nodes"], classes, 0)
@@ -296,11 +306,11 @@ class Dataset:
     ) -> Array:
         """The ids of a split, or of all nodes of a type.
 
-        With ``rank`` and ``world_size``: the contiguous share of a rank; the shares of all ranks make up the whole.
+        With ``rank`` and ``world_size``: the share of a rank; the shares of all ranks make up the whole. It is a stretch of
+        the ids of each server, and so depends on how many servers there are: let all ranks name the same ones.
         """
         self._node(type)
-        if rank is not None and world_size is not None:
-            rank, world_size = whole(rank, "rank"), whole(world_size, "world_size", 1)
+        rank, world_size = _rank(rank, world_size)
         return self._native.node_ids(split, type, rank, world_size)
 
     def features(
@@ -423,8 +433,7 @@ class Dataset:
         self._edge(positive)
         along, against = (None if type is None else self._edge(type)["name"] for type in (positive, negative))
         most = None if max_labels is None else whole(max_labels, "max_labels", 0, 2**32 - 1)
-        if rank is not None and world_size is not None:
-            rank, world_size = whole(rank, "rank"), whole(world_size, "world_size", 1)
+        rank, world_size = _rank(rank, world_size)
         return AnchorLabels(*self._native.anchor_labels(split, along, against, most, rank, world_size))
 
     def pyg_stores(self) -> tuple[Any, Any]:
@@ -457,6 +466,14 @@ def to_edge_type(name: object) -> EdgeType:
         source, relation, target = name
         return source, relation, target
     raise ValueError(f"{name!r} is not an edge type; write (source, relation, target)")
+
+
+def _rank(rank: int | None, world_size: int | None) -> tuple[int | None, int | None]:
+    if rank is None and world_size is None:
+        return None, None
+    if rank is None or world_size is None:
+        raise ValueError(f"rank is {rank} and world_size {world_size}; give both, or neither")
+    return to_rank(rank, world_size)
 
 
 def _within(ids: Array | None, kind: str, name: str, count: int) -> None:

@@ -1,7 +1,4 @@
-"""Loaders: epochs of batches.
-
-All of them take the arguments of :class:`graphmill._arguments.Common` by keyword; ``docs/python.md`` has the table.
-"""
+"""Loaders: epochs of batches."""
 
 import json
 import math
@@ -16,7 +13,7 @@ from typing import Any, Self, Unpack
 
 from graphmill import _arguments, _graphmill
 from graphmill._arguments import Common, Seeds, Settled
-from graphmill._convert import whole
+from graphmill._convert import MOST, whole
 from graphmill.batch import Assembler
 from graphmill.dataset import Dataset, EdgeType
 
@@ -56,6 +53,10 @@ class NegativeSampling:
     def __post_init__(self) -> None:
         if self.mode not in ("binary", "triplet"):
             raise ValueError(f"the mode of neg_sampling is {self.mode!r}, expected \"binary\" or \"triplet\"")
+        for name in ("strict", "weighted"):
+            _arguments.flag(getattr(self, name), f"{name} of neg_sampling")
+        if isinstance(self.amount, str):
+            raise ValueError(f"the amount of neg_sampling is {self.amount!r}, expected a number above 0")
         _arguments.number(self.amount, "the amount of neg_sampling", 0, 1e9)
         if self.amount <= 0 or (self.mode == "triplet" and self.amount != math.ceil(self.amount)):
             kind = "a whole number above 0" if self.mode == "triplet" else "a number above 0"
@@ -98,11 +99,17 @@ class Loader:
         self._epoch = 0
         # Iterations that have not ended, the newest last.
         self._under_way: list[weakref.ref[Epoch]] = []
-        # Where an iteration stood that was left early, and one that was resumed and not begun yet.
+        # Where an iteration stood that was left early.
         self._left: dict[str, Any] | None = None
+        # One that was resumed and not begun yet, and the state that it was resumed from.
         self._resumed: _graphmill.Batches | None = None
+        self._resumed_from = ""
         self._process = os.getpid()
         self._core: _graphmill.Loader | None = self._make()
+        self._length = len(self._core)
+
+    def __init_subclass__(cls) -> None:
+        cls.__doc__ = _arguments.documented(cls.__doc__ or "")
 
     _made_of: tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -119,11 +126,13 @@ class Loader:
 
     @property
     def _native(self) -> _graphmill.Loader:
-        if self._process != os.getpid():
-            # A forked child has none of its parent's threads and connections.
-            self._core, self._resumed, self._process = self._make(), None, os.getpid()
         if self._core is None:
             raise ValueError("this loader is closed")
+        if self._process != os.getpid():
+            # A forked child has none of its parent's threads and connections, and its iterations stay its own.
+            core = self._make()
+            self._resumed = None if self._resumed is None else core.resume(self._resumed_from)
+            self._core, self._under_way, self._process = core, [], os.getpid()
         return self._core
 
     def __len__(self) -> int:
@@ -135,8 +144,13 @@ class Loader:
         if self._resumed is not None:
             batches, self._resumed = self._resumed, None
         else:
-            batches = native.epoch(self._epoch)
-            self._epoch += 1
+            # Counted first: other threads may begin one too, while servers are waited for.
+            number, self._epoch = self._epoch, self._epoch + 1
+            try:
+                batches = native.epoch(number)
+            except BaseException:
+                self._epoch = min(self._epoch, number)
+                raise
         self._left = None
         epoch = Epoch(self, batches)
         self._under_way.append(epoch._reference)
@@ -178,11 +192,11 @@ class Loader:
         if not isinstance(state, Mapping):
             raise ValueError(f"a loader's state is a dict, not {type(state).__name__}")
         try:
-            self._resumed = self._native.resume(json.dumps(dict(state)))
-        except ValueError as error:
-            if "this is not the state of a loader" not in str(error):
-                raise
+            text = json.dumps(dict(state))
+        except TypeError:
             raise ValueError("this is not the state of a loader: give what state_dict returned") from None
+        self._resumed = self._native.resume(text)
+        self._resumed_from = text
         self._epoch = state["epoch"] + 1
         self._under_way, self._left = [], None
 
@@ -193,7 +207,6 @@ class Loader:
                 epoch._batches = None
         self._core = self._resumed = None
         self._under_way = []
-        self._process = os.getpid()
 
     def __enter__(self) -> Self:
         return self
@@ -204,7 +217,8 @@ class Loader:
         self.close()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.data!r}, batch_size={self.batch_size}, batches={len(self)})"
+        about = f"{self.data!r}, batch_size={self.batch_size}, batches={self._length}"
+        return f"{type(self).__name__}({about}{', closed' if self._core is None else ''})"
 
 
 class Epoch:
@@ -215,27 +229,20 @@ class Epoch:
         self._reference = weakref.ref(self)
         self._batches: _graphmill.Batches | None = batches
         self._assemble = loader._assemble
-        # The rounds of batches that came, but were not handed out.
-        self._failed: set[int] = set()
-        state = _parsed(batches.state())
-        self._rounds = _number_handed_out(state) + len(batches)
+        self._rounds = _number_handed_out(self._state()) + len(batches)
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
         batches = self._open()
-        before = batches.state() if self._assemble.may_fail else None
         try:
-            parts = next(batches)
-        except StopIteration:
-            self._end(over=True)
-            raise
-        try:
-            return self._assemble(parts)
-        except BaseException:
-            if before is not None:
-                self._failed |= _handed_out(before, batches.state())
+            return self._assemble(next(batches))
+        except BaseException as error:
+            # A transform may have failed, or Ctrl-C come when the batch was here, but nobody had it yet.
+            batches.take_back()
+            if isinstance(error, StopIteration):
+                self._end(over=True)
             raise
 
     def __len__(self) -> int:
@@ -251,23 +258,15 @@ class Epoch:
         return self._batches
 
     def _state(self) -> dict[str, Any]:
-        state = _parsed(self._open().state())
-        if self._failed:
-            # As if they had not come: those after them came ahead.
-            first, ahead = min(self._failed), set(state["ahead"])
-            if first < state["rounds"]:
-                ahead.update(range(first, state["rounds"]))
-                state["rounds"] = first
-            state["ahead"] = sorted(ahead - self._failed)
-        return state
+        return _parsed(self._open().state())
 
     def _end(self, over: bool) -> None:
         """Tells the loader where this stood, unless it asks another iteration."""
-        under_way = self._loader._under_way
-        others = [reference for reference in under_way if reference is not self._reference]
-        known = len(others) < len(under_way)
-        self._loader._under_way = others
-        if not known or self._loader._newest() is not None:
+        try:
+            self._loader._under_way.remove(self._reference)
+        except ValueError:
+            return
+        if self._loader._newest() is not None:
             return
         # An epoch that is over is left behind, unless some of its batches failed.
         if self._batches is not None and self._loader._process == os.getpid():
@@ -287,7 +286,7 @@ class NeighborLoader(Loader):
         num_neighbors: Neighbours per node in each hop, -1 for all; or a dict of such lists by edge type.
         input_nodes: A split, ids, a mask, ids per server (a list, or a dict by number), or ``None`` for all nodes; of a
             heterogeneous dataset a node type, or a pair, or a dict of one entry, of node type and any of those.
-        **common: See ``docs/python.md``.
+        **common: Those of all loaders.
     """
 
     def __init__(self, data: Dataset, num_neighbors: Any, input_nodes: Any = None, **common: Unpack[Common]):
@@ -305,7 +304,7 @@ class SubgraphLoader(Loader):
         data: The dataset.
         input_nodes: As for :class:`NeighborLoader`.
         num_neighbors: As for :class:`NeighborLoader`; without it, the seeds alone.
-        **common: See ``docs/python.md``.
+        **common: Those of all loaders.
     """
 
     def __init__(self, data: Dataset, input_nodes: Any = None, num_neighbors: Any = (), **common: Unpack[Common]):
@@ -327,7 +326,7 @@ class PPRLoader(Loader):
         max_ppr_nodes: The most nodes kept per seed and node type; or a dict by node type, others keep none.
         num_neighbors_per_hop: The most neighbours fetched of a node and edge type.
         top_up: Fill free places with the nodes of largest residual.
-        **common: See ``docs/python.md``.
+        **common: Those of all loaders.
     """
 
     def __init__(
@@ -351,7 +350,7 @@ class PPRLoader(Loader):
         ppr = {
             "alpha": _arguments.number(alpha, "alpha", 0.001, 1), "eps": _arguments.number(eps, "eps", 1e-12),
             "top_up": _arguments.flag(top_up, "top_up"), "max_nodes": _arguments.budget(data, max_ppr_nodes),
-            "neighbors_per_hop": whole(num_neighbors_per_hop, "num_neighbors_per_hop", 1, _arguments.MOST),
+            "neighbors_per_hop": whole(num_neighbors_per_hop, "num_neighbors_per_hop", 1, MOST),
         }  # fmt: skip
         super().__init__(data, {"nodes": {"type": seeds.type}}, {"ppr": ppr}, seeds, arguments, {"task": "nodes"})
 
@@ -367,7 +366,7 @@ class LinkNeighborLoader(Loader):
         edge_label: A class for each pair.
         neg_sampling: ``"binary"``, ``"triplet"``, or a :class:`NegativeSampling`, this package's or torch_geometric's.
         neg_sampling_ratio: Binary negatives for each pair.
-        **common: See ``docs/python.md``.
+        **common: Those of all loaders.
     """
 
     def __init__(
@@ -416,7 +415,7 @@ class AnchorLinkLoader(Loader):
         positive: The label edge type from anchors to what they should be linked to, or several.
         negative: The label edge type to what they should not, one for each positive type.
         max_labels: The most labels of an anchor and edge type.
-        **common: See ``docs/python.md``.
+        **common: Those of all loaders.
     """
 
     def __init__(
@@ -449,7 +448,7 @@ class AnchorLinkLoader(Loader):
             {"positive": list(positive), "negative": negative and list(negative)}
             for positive, negative in zip(positives, negatives, strict=True)
         ]
-        most = None if max_labels is None else whole(max_labels, "max_labels", 0, _arguments.MOST)
+        most = None if max_labels is None else whole(max_labels, "max_labels", 0, MOST)
         task = {"anchors": {"supervision": supervision, "max_labels": most}}
         expand = {"neighbors": _steps(data, num_neighbors, arguments)}
         super().__init__(data, task, expand, seeds, arguments, {"task": "anchors", "supervision": positives})
@@ -469,13 +468,6 @@ def _number_handed_out(state: dict[str, Any]) -> int:
     return rounds + len(state["ahead"])
 
 
-def _handed_out(before: str, after: str) -> set[int]:
-    """The rounds that one state has and an earlier one has not."""
-    earlier, later = _parsed(before), _parsed(after)
-    rounds = set(range(earlier["rounds"], later["rounds"])) | set(later["ahead"])
-    return rounds - set(earlier["ahead"])
-
-
 def _check(data: Any) -> None:
     if not isinstance(data, Dataset):
         made = "make a dataset of it with graphmill.from_pyg(data, out=...)"
@@ -486,6 +478,12 @@ def _check(data: Any) -> None:
 def _steps(data: Dataset, num_neighbors: Any, common: Settled) -> dict[str, Any]:
     fanouts = _arguments.fanouts(data, num_neighbors)
     weighted = common["weight_attr"] is not None
+    features = {name for edge in _arguments.walked(data, fanouts) for name, _, _ in edge["features"]}
+    if weighted and common["weight_attr"] in features - {"edge_weight"}:
+        raise ValueError(
+            f"weight_attr is {common['weight_attr']!r}, which is a feature: edges are drawn by the weights that the dataset was"
+            " made with, weight_attr=\"edge_weight\""
+        )
     if weighted and not any(edge["weights"] for edge in _arguments.walked(data, fanouts)):
         raise ValueError(f"weight_attr is {common['weight_attr']!r}, but no edge type that is walked has weights")
     return {"fanouts": fanouts, "replace": common["replace"], "weighted": weighted}

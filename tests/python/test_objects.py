@@ -11,9 +11,9 @@ import pytest
 class Running:
     """An object server of one test."""
 
-    def __init__(self, workshop, *flags):
+    def __init__(self, workshop, *flags, before=()):
         self.workshop = workshop
-        command = [str(workshop.binary), "objects", "serve", "--listen", "127.0.0.1:0", *flags]
+        command = [*before, str(workshop.binary), "objects", "serve", "--listen", "127.0.0.1:0", *flags]
         self.process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
@@ -22,8 +22,8 @@ class Running:
     def run(self, *arguments, **keywords):
         return self.workshop.run("objects", *arguments, "--address", self.address, **keywords)
 
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
+    def stop(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
         return self.process.wait(timeout=30)
 
 
@@ -81,12 +81,20 @@ def test_errors_say_what_is_wrong(server, workshop):
     assert "can be reached from other hosts" in done.stderr
 
 
-def test_a_server_stops_in_good_order_and_without_its_clients(workshop):
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_server_stops_in_good_order_and_without_its_clients(workshop, how):
     running = Running(workshop)
     (workshop.path / "token").write_text("open-sesame")
     key = running.run("put", "token").stdout.strip()
-    assert running.stop() == 0
+    assert running.stop(how) == 0
     assert "no object server" in running.run("get", key, expect=1).stderr
+
+
+def test_a_terminal_that_closes_stops_no_server_that_was_told_to_ignore_it(workshop):
+    running = Running(workshop, before=["nohup"])
+    running.process.send_signal(signal.SIGHUP)
+    running.run("stat")
+    assert running.stop() == 0
 
 
 def test_a_token_is_wanted_where_there_is_one(workshop):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from pathlib import Path
 
 import numpy as np
 import packages
@@ -367,21 +368,80 @@ def test_loaders_side_by_side_lists_and_progress_bars(data):
     assert len(iterator) == 10 and next(iterator) is not None and len(iterator) == 9
 
 
-def test_two_threads_do_not_share_an_iterator_but_a_loader(data):
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(len(ids(loader)))) for loader in [load(data)] for _ in range(4)]
+def test_threads_that_share_a_loader_have_an_epoch_each(data):
+    loader, found = load(data, output="numpy"), []
+    threads = [threading.Thread(target=lambda: found.append({batch.epoch for batch in loader})) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [10] * 4
+    assert sorted(map(tuple, found)) == [(epoch,) for epoch in range(8)]
+
+
+def test_what_is_closed_still_says_what_it_was(data, tmp_path):
+    opened = packages.homogeneous(tmp_path / "g")
+    loader = load(opened)
+    loader.close()
+    opened.close()
+    assert "batches=10, closed" in repr(loader) and "num_nodes=300" in repr(opened)
+
+
+def test_datasets_and_loaders_are_found_again_from_another_folder(tmp_path, monkeypatch):
+    packages.homogeneous(tmp_path / "g")
+    monkeypatch.chdir(tmp_path)
+    loader = load(graphmill.open("g"))
+    expected = ids(loader)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    assert ids(pickle.loads(pickle.dumps(loader))) == expected
+
+
+def test_a_batch_is_as_torch_geometrics_constructor_makes_it(data):
+    from torch_geometric.data import Data
+
+    batch = next(iter(load(data)))
+    made = Data(**batch.to_dict())
+    assert type(batch) is Data and vars(batch).keys() == vars(made).keys()
+    assert vars(batch._store).keys() == vars(made._store).keys() and batch._store._parent() is batch
+    assert batch.to_dict().keys() == made.to_dict().keys() and batch.validate() and batch.num_nodes == made.num_nodes
+    again = pickle.loads(pickle.dumps(batch))
+    assert again.n_id.tolist() == batch.n_id.tolist() and again.clone().num_edges == batch.num_edges
+
+
+def test_the_arguments_of_all_loaders_are_told_of(data):
+    from graphmill import _arguments
+
+    assert list(_arguments.MEANINGS) == list(_arguments.DEFAULTS)
+    page = (Path(__file__).resolve().parents[2] / "docs" / "python.md").read_text()
+    for name in _arguments.DEFAULTS:
+        assert f"`{name}`" in page
+        for loader in graphmill.Loader.__subclasses__():
+            assert f"\n        {name}: " in loader.__doc__, loader
+
+
+def test_features_named_in_a_set_come_in_an_order_of_their_own(data):
+    from graphmill import _arguments
+
+    names = {"x", "age", "edge_attr", "edge_weight"}
+    assert _arguments.features(data, names) == (["age", "x"], ["edge_attr", "edge_weight"])
+
+
+def test_shares_of_ranks_are_checked(data):
+    shares = [data.node_ids("train", rank=rank, world_size=3) for rank in range(3)]
+    assert np.concatenate(shares).tolist() == data.node_ids("train").tolist()
+    for rank, world_size in ((2**40, 2**41), (-1, 2), (2, 2), (-1, None), (None, 2), (0, 2**33), (0.5, 2)):
+        with pytest.raises(ValueError, match="rank|world_size"):
+            data.node_ids("train", rank=rank, world_size=world_size)
+        with pytest.raises(ValueError, match="rank|world_size"):
+            data.anchor_labels("train", rank=rank, world_size=world_size)
 
 
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
         ({"input_nodes": "trian"}, ValueError, "there is no split 'trian'; there are: .*train"),
-        ({"input_nodes": ("paper", None)}, ValueError, "whole numbers|expected"),
+        ({"input_nodes": ("paper", [1, 2])}, ValueError, "node type 'paper', but the dataset is homogeneous"),
+        ({"weight_attr": "edge_attr"}, ValueError, "weight_attr is 'edge_attr', which is a feature"),
         ({"input_nodes": [1, 300]}, IndexError, "node id 300 is out of range"),
         ({"input_nodes": [-1]}, ValueError, "-1 is not an id"),
         ({"input_nodes": [0.5]}, ValueError, "whole numbers"),

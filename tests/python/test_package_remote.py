@@ -40,8 +40,11 @@ def load(data, **further):
     return graphmill.NeighborLoader(data, [4, 3], "train", **{"batch_size": 16, "shuffle": True, **further})
 
 
-def flat(batch) -> dict[str, bytes]:
-    return {name: np.asarray(value).tobytes() for name, value in batch.__dict__.items() if name != "_stores"}
+def flat(batch) -> dict:
+    """All that a batch has as bytes, by name and, where there are several, by type."""
+    stores = batch.__dict__.get("_stores", {})
+    plain = {name: np.asarray(value).tobytes() for name, value in batch.__dict__.items() if name != "_stores"}
+    return {**plain, **{key: flat(store) for key, store in stores.items()}}
 
 
 def test_batches_and_reads_are_those_of_the_files(remote, path):
@@ -84,8 +87,19 @@ def test_graphs_of_several_types_are_read_like_files(binary, tmp_path):
                 assert (found.negatives is None) == (expected.negatives is None) == (source != "author")
             shares = [there.anchor_labels("train", positive=LIKES, rank=rank, world_size=3) for rank in range(3)]
             whole = here.anchor_labels("train", positive=LIKES)
+            assert sum(len(part.anchors) for part in shares) == len(whole.anchors)
             rows = {anchor: row[row >= 0].tolist() for part in shares for anchor, row in zip(*part[:2], strict=True)}
             assert rows == {anchor: row[row >= 0].tolist() for anchor, row in zip(*whole[:2], strict=True)}
+            loaders = (
+                lambda data: graphmill.NeighborLoader(data, [4, 3], ("paper", "train"), batch_size=16, output="numpy"),
+                lambda data: graphmill.PPRLoader(data, ("paper", "train"), max_ppr_nodes=5, batch_size=16, output="numpy"),
+                lambda data: graphmill.AnchorLinkLoader(
+                    data, [3], "train", positive=LIKES, negative=HATES, batch_size=16, output="numpy"
+                ),
+            )
+            for loader in loaders:
+                theirs, ours = ([flat(batch) for batch in loader(data)] for data in (there, here))
+                assert theirs == ours and len(ours) > 1 and "paper" in ours[0]
             for data in (there, here):
                 with pytest.raises(ValueError, match="does not begin at `author`"):
                     data.anchor_labels(positive=LIKES, negative=CITES)
@@ -93,6 +107,13 @@ def test_graphs_of_several_types_are_read_like_files(binary, tmp_path):
                     data.anchor_labels("val", positive=LIKES)
                 with pytest.raises(ValueError, match="have no features"):
                     data.edge_partition_ids([0], type=CITES)
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 5])
+def test_shares_of_ranks_make_up_the_whole(remote, path, world_size):
+    shares = [remote.node_ids("train", rank=rank, world_size=world_size) for rank in range(world_size)]
+    assert sorted(np.concatenate(shares)) == sorted(graphmill.open(path).node_ids("train"))
+    assert max(map(len, shares)) < len(graphmill.open(path).node_ids("train")) or world_size == 1
 
 
 def test_batches_in_partition_order_are_those_of_the_files(remote, path):
@@ -228,6 +249,34 @@ if child == 0:
 _, status = os.waitpid(child, 0)
 assert os.waitstatus_to_exitcode(status) == 0, status
 assert [batch.n_id.tolist() for batch in iterator] == expected[1:]
+"""
+    for where in ("open", servers):
+        subprocess.run([sys.executable, "-c", script, where, path], check=True, timeout=60)
+
+
+def test_a_child_goes_on_where_its_parent_resumed(servers, path):
+    script = """
+import os, sys, graphmill
+def load():
+    return graphmill.NeighborLoader(data, [4, 3], "train", batch_size=16, output="numpy")
+data = graphmill.open(sys.argv[2]) if sys.argv[1] == "open" else graphmill.connect(sys.argv[1], timeout=20)
+expected = [batch.n_id.tolist() for batch in load()]
+first, loader = load(), load()
+iterator = iter(first)
+next(iterator), next(iterator)
+state = first.state_dict()
+loader.load_state_dict(state)
+child = os.fork()
+if child == 0:
+    code = 1
+    if [batch.n_id.tolist() for batch in loader] == expected[2:] and loader.state_dict()["epoch"] == 1:
+        # An iteration of the parent says nothing about the child's loader.
+        code = 0 if first.state_dict()["epoch"] == 1 else 2
+    os._exit(code)
+_, status = os.waitpid(child, 0)
+assert os.waitstatus_to_exitcode(status) == 0, status
+assert [batch.n_id.tolist() for batch in loader] == expected[2:]
+assert first.state_dict() == state
 """
     for where in ("open", servers):
         subprocess.run([sys.executable, "-c", script, where, path], check=True, timeout=60)

@@ -10,7 +10,7 @@ mod remote;
 
 pub use error::{Error, Fault, Result};
 pub use graphmill_sample::SeedList;
-pub use loader::{Batches, Loader, Options, Report, State};
+pub use loader::{Batches, Loader, Options, Report, Standing, State};
 pub use remote::{
     AnchorLabels, ConnectOptions, EdgeIndex, EdgeLayout, Meta, Original, Padded, PartitionBook, Remote, RemoteDataset,
     Rows, Seeding, ServerSlice, Servers, Shard, Traffic, Transport, compress, rank_slices,

@@ -9,6 +9,26 @@ use std::sync::OnceLock;
 
 use rustix::ioctl::{Updater, ioctl, opcode};
 
+/// The kernel's page map of the process that opened it; a forked child must open its own, for this one goes on to show the
+/// parent. Kept open by whoever looks often: finding the file takes longer than a look into it.
+#[derive(Debug)]
+pub struct PageMap(Option<File>);
+
+impl PageMap {
+    /// The page map of this process. Where there is none, or no descriptor for it, all pages seem to be private.
+    pub fn open() -> Self {
+        Self(File::open(PATH).ok())
+    }
+
+    /// Whether any of `pages` is private. Says yes when the system does not tell.
+    pub(crate) fn any_private(&self, pages: &Range<usize>, page: usize) -> bool {
+        let Some(map) = &self.0 else { return true };
+        scan(map, pages, page).or_else(|_| read(map, pages)).unwrap_or(true)
+    }
+}
+
+const PATH: &str = "/proc/self/pagemap";
+
 /// Categories of a page, as the scan names them.
 const OF_FILE: u64 = 1 << 2;
 const PRESENT: u64 = 1 << 3;
@@ -45,7 +65,7 @@ struct Region {
 pub(crate) fn scans() -> bool {
     static SCANS: OnceLock<bool> = OnceLock::new();
     // A process that has no descriptor left now may have one later.
-    let Ok(map) = File::open("/proc/self/pagemap") else { return false };
+    let Ok(map) = File::open(PATH) else { return false };
     *SCANS.get_or_init(|| {
         let page = rustix::param::page_size();
         let own = (&raw const SCANS) as usize / page;
@@ -57,7 +77,7 @@ pub(crate) fn scans() -> bool {
 ///
 /// # Errors
 /// When the system cannot do that.
-pub(crate) fn scan(map: &File, pages: &Range<usize>, page: usize) -> io::Result<bool> {
+fn scan(map: &File, pages: &Range<usize>, page: usize) -> io::Result<bool> {
     const PAGEMAP_SCAN: u32 = opcode::read_write::<Scan>(b'f', 16);
     let mut found = Region::default();
     let mut request = Scan {
@@ -85,7 +105,7 @@ pub(crate) fn scan(map: &File, pages: &Range<usize>, page: usize) -> io::Result<
 /// # Errors
 /// When the page map cannot be read.
 #[allow(clippy::host_endian_bytes, reason = "the kernel writes words of this host")]
-pub(crate) fn read(map: &File, pages: &Range<usize>) -> io::Result<bool> {
+fn read(map: &File, pages: &Range<usize>) -> io::Result<bool> {
     const WORD: usize = size_of::<u64>();
     const WORDS_AT_ONCE: usize = 1024;
     let mut words = [0; WORDS_AT_ONCE * WORD];
@@ -126,7 +146,7 @@ mod tests {
         let mut memory = unsafe { MmapOptions::new().map_copy(&file) }.unwrap();
         assert!(memory.iter().all(|byte| *byte == 7));
         let first = memory.as_ptr() as usize / page;
-        let map = File::open("/proc/self/pagemap").unwrap();
+        let map = File::open(PATH).unwrap();
         let found = |pages: Range<usize>| {
             let read = read(&map, &pages).unwrap();
             match scan(&map, &pages, page) {

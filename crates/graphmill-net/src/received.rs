@@ -8,7 +8,7 @@ use graphmill_wire::proto;
 use tokio::sync::mpsc;
 
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use crate::{MappedSlot, forks};
+use crate::{MappedSlot, PageMap, forks};
 
 /// Whoever holds this many slots should copy out of further ones, so that it never waits for itself.
 const HELD: usize = 12;
@@ -25,6 +25,8 @@ pub struct ReceivedSlots {
     mapped: Mutex<Mapped>,
     /// Where returned slots are announced.
     returns: mpsc::UnboundedSender<proto::Return>,
+    /// What tells whether a slot was edited.
+    pages: PageMap,
 }
 
 #[derive(Debug, Default)]
@@ -45,7 +47,7 @@ impl ReceivedSlots {
                 tracing::warn!("forks cannot be noticed; do not fork while batches are held");
             }
         });
-        Arc::new(Self { mapped: Mutex::default(), returns })
+        Arc::new(Self { mapped: Mutex::default(), returns, pages: PageMap::open() })
     }
 
     /// Takes a slot that the other side has made, or made anew.
@@ -120,7 +122,7 @@ impl Drop for HeldSlot {
         }
         // What was edited is a private copy, which would hide what the server writes next.
         let forked = self.forks != forks();
-        let edited = self.edited && slot.has_private_pages(self.bytes);
+        let edited = self.edited && slot.has_private_pages(&self.slots.pages, self.bytes);
         let clean = !forked && (!edited || slot.drop_private_pages(self.bytes).is_ok());
         let mut mapped = lock(&self.slots.mapped);
         mapped.held -= 1;

@@ -18,7 +18,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat,
 use rustix::io::{Errno, pread};
 
 use crate::mapping::{HUGE_PAGE, Mapping, use_huge_pages};
-use crate::pagemap;
+use crate::pagemap::{self, PageMap};
 
 /// A slot as its server has it.
 #[derive(Debug)]
@@ -224,10 +224,11 @@ impl MappedSlot {
         &mut self.memory
     }
 
-    /// Whether any page of the first `len` bytes was edited, and so does not show what the server writes. Says yes when the
-    /// system does not tell.
-    pub fn has_private_pages(&self, len: usize) -> bool {
-        self.find_private_page(len).unwrap_or(true)
+    /// Whether any page of the first `len` bytes was edited, and so does not show what the server writes, by the page map of
+    /// this process. Says yes when the system does not tell.
+    pub fn has_private_pages(&self, map: &PageMap, len: usize) -> bool {
+        let page = rustix::param::page_size();
+        map.any_private(&self.memory.pages(len, page), page)
     }
 
     /// Gives up all edits in the first `len` bytes, rounded up to pages: the next look shows what the server has there.
@@ -236,14 +237,6 @@ impl MappedSlot {
     /// When the system refuses.
     pub fn drop_private_pages(&mut self, len: usize) -> io::Result<()> {
         self.memory.forget(len)
-    }
-
-    fn find_private_page(&self, len: usize) -> io::Result<bool> {
-        // Opened each time: an open one goes on to show the process that opened it, also to a forked child.
-        let map = File::open("/proc/self/pagemap")?;
-        let page = rustix::param::page_size();
-        let pages = self.memory.pages(len, page);
-        pagemap::scan(&map, &pages, page).or_else(|_| pagemap::read(&map, &pages))
     }
 }
 

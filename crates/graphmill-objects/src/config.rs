@@ -66,14 +66,13 @@ pub struct Spawn {
     pub command: Vec<String>,
     /// Seconds within which it must answer.
     pub deadline: f64,
-    /// What it is told. Where it listens, if that is left open, is the connector's address.
+    /// What it is told. Where it listens, if that is left open, is the connector's address; a linger time it always has.
     pub server: ServerConfig,
 }
 
 impl Default for Spawn {
     fn default() -> Self {
-        let server = ServerConfig { linger: Some(10.0), ..ServerConfig::default() };
-        Self { command: Vec::new(), deadline: 10.0, server }
+        Self { command: Vec::new(), deadline: 10.0, server: ServerConfig::default() }
     }
 }
 
@@ -91,7 +90,7 @@ pub struct ServerConfig {
     pub ttl: Option<f64>,
     /// Whether a put may take the room of objects that were not used lately.
     pub evict: bool,
-    /// Seconds without a connection after which it ends; without it, it runs until it is stopped.
+    /// Seconds without a connection after which it ends; without it, one that no connector starts runs until it is stopped.
     pub linger: Option<f64>,
     /// A file with the token that clients must know.
     pub token_file: Option<PathBuf>,

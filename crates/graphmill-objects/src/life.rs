@@ -23,6 +23,8 @@ use crate::{Config, Error, Result, Spawn};
 
 /// The line by which a started server says that it listens.
 pub(crate) const READY: &str = "ready";
+/// The seconds for which a started server that was told nothing else stays without a connection.
+const LINGER: f64 = 10.0;
 /// The pause before another attempt.
 const PAUSE: Duration = Duration::from_millis(2);
 /// The most that is kept of what a server says when it fails to start.
@@ -118,6 +120,8 @@ fn start(config: &Config, spawn: &Spawn, deadline: Instant) -> Result<()> {
     if server.listen.is_empty() {
         server.listen.push(config.address.clone());
     }
+    // Without one it would run for ever, as one that was started by hand.
+    server.linger = server.linger.or(Some(LINGER));
     let command = command(spawn).map_err(failed)?;
     let mut child = Command::new(&command[0])
         .args(&command[1..])

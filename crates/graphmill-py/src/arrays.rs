@@ -6,6 +6,7 @@ use std::ffi::c_int;
 
 use graphmill_graph::DType;
 use graphmill_sample::room;
+use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -169,17 +170,31 @@ fn numpy_name(dtype: DType) -> &'static str {
 /// Ids from Python: an array of 64-bit integers.
 pub(crate) fn ids(array: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     let ids = words(array)?;
-    match ids.iter().find(|&&id| id < 0) {
+    array.py().detach(|| match ids.iter().find(|&&id| id < 0) {
         Some(id) => Err(PyValueError::new_err(format!("{id} is not an id; ids count from 0"))),
         None => Ok(ids.into_iter().map(i64::cast_unsigned).collect()),
-    }
+    })
 }
 
 /// Numbers from Python: an array of 64-bit integers.
 pub(crate) fn words(array: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
-    let buffer = pyo3::buffer::PyBuffer::<i64>::get(array)?;
-    let mut words = room("numbers", buffer.item_count() as u64).map_err(Error::from)?;
-    words.resize(buffer.item_count(), 0);
-    buffer.copy_to_slice(array.py(), &mut words)?;
+    /// So many are copied in a millisecond or so; then other threads run.
+    const AT_ONCE: usize = 1 << 20;
+    let py = array.py();
+    let buffer = PyBuffer::<i64>::get(array)?;
+    let mut words: Vec<i64> = room("numbers", buffer.item_count() as u64).map_err(Error::from)?;
+    let start = buffer.as_slice_ptr().ok_or_else(|| PyValueError::new_err("numbers lie apart, expected one array"))?;
+    while words.len() < buffer.item_count() {
+        let count = AT_ONCE.min(buffer.item_count() - words.len());
+        // SAFETY: the buffer keeps so many numbers in one piece until it is dropped, and there is room for all of them. Python
+        // code does not run meanwhile; who writes from elsewhere while this call reads gets what that gives.
+        unsafe {
+            let from = start.cast::<i64>().as_ptr().add(words.len());
+            std::ptr::copy_nonoverlapping(from, words.as_mut_ptr().add(words.len()), count);
+            words.set_len(words.len() + count);
+        }
+        py.check_signals()?;
+        py.detach(|| ());
+    }
     Ok(words)
 }

@@ -158,10 +158,14 @@ impl Dataset {
     /// Sources and targets as the rows of one array.
     fn edge_index<'py>(&self, py: Python<'py>, edge_type: Option<Triple>) -> PyResult<Bound<'py, PyAny>> {
         let edge_type = edge_type.map(EdgeTypeName::from);
-        let (mut both, targets) = self.ask(py, None, move |store, _| store.edges(edge_type.as_ref()))?;
-        let shape = [2, both.len() as u64];
-        make_room(&mut both, "edges", targets.len() as u64).map_err(Error::from)?;
-        both.extend(targets);
+        let call = move |store: &Store, _: &Wanted| {
+            let (mut both, targets) = store.edges(edge_type.as_ref())?;
+            make_room(&mut both, "edges", targets.len() as u64)?;
+            both.extend(targets);
+            Ok(both)
+        };
+        let both = self.ask(py, None, call)?;
+        let shape = [2, both.len() as u64 / 2];
         Arrays::numpy(py)?.whole(py, Memory::of_words(signed(both)), DType::I64, &shape)
     }
 

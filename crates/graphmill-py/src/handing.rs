@@ -1,7 +1,7 @@
 //! A batch as Python gets it: dicts of arrays in the batch's own memory.
 
 use graphmill_graph::DType;
-use graphmill_sample::{Batch, BatchId, Config, Entry, Expand, Field, Plan, SeedCuts, Task};
+use graphmill_sample::{Batch, BatchId, Buffer, Config, Entry, Expand, Field, Plan, SeedCuts, Task};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
@@ -69,9 +69,9 @@ impl Handing {
         for entry in batch.layout().entries() {
             parts.add_numbers(&batch, entry)?;
         }
-        let entries = batch.layout().entries().to_vec();
-        let memory = Bound::new(py, Memory::of(batch, Batch::bytes_mut))?;
-        for entry in &entries {
+        let (layout, buffer) = batch.into_parts();
+        let memory = Bound::new(py, Memory::of(buffer, Buffer::bytes_mut))?;
+        for entry in layout.entries() {
             parts.add_array(arrays, &memory, entry)?;
         }
         parts.finish()
@@ -86,6 +86,8 @@ struct Parts<'py, 'a> {
     nodes: Vec<Bound<'py, PyDict>>,
     edges: Vec<Bound<'py, PyDict>>,
     ranks: Bound<'py, PyDict>,
+    /// Distinct seeds.
+    size: u64,
     /// Where the last rows of neighbours begin.
     row: usize,
 }
@@ -101,7 +103,7 @@ impl<'py, 'a> Parts<'py, 'a> {
         let dicts = |count: usize| (0..count).map(|_| PyDict::new(py)).collect();
         let walked = if matches!(batch.plan().config().expand, Expand::Ppr(_)) { 0 } else { handing.edges.len() };
         let (nodes, edges) = (dicts(handing.nodes.len()), dicts(walked));
-        Ok(Self { py, handing, once, nodes, edges, ranks: PyDict::new(py), row: 0 })
+        Ok(Self { py, handing, once, nodes, edges, ranks: PyDict::new(py), size: batch.batch_size() as u64, row: 0 })
     }
 
     /// What is handed over as numbers.
@@ -130,6 +132,8 @@ impl<'py, 'a> Parts<'py, 'a> {
         match entry.field {
             Field::NumSampledNodes(_) | Field::NumSampledEdges(_) | Field::NegativesMissing => Ok(()),
             Field::Seed => self.once.set_item(intern!(py, "seed"), array()?),
+            // Rows of seeds that are all different are the first ones.
+            Field::SeedIndex if entry.shape.first() == Some(&self.size) => Ok(()),
             Field::SeedIndex => self.once.set_item(intern!(py, "seed_index"), array()?),
             Field::Node(place) => self.nodes[place].set_item(intern!(py, "n_id"), array()?),
             Field::Feature(place, feature) => {

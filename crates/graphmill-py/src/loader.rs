@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, TryLockError};
 use std::task::Poll;
 use std::time::Duration;
 
-use graphmill_client::{Batches as Epoch, Loader as Client, Options, SeedList, State};
+use graphmill_client::{Batches as Epoch, Loader as Client, Options, SeedList, Standing, State};
 use graphmill_sample::{Batch, Config};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -29,9 +29,15 @@ pub(crate) struct Loader {
 /// The batches of one epoch.
 #[pyclass(frozen, module = "graphmill._graphmill")]
 pub(crate) struct Batches {
-    /// A lock that is only ever tried: two threads at once are a mistake of the caller's.
-    epoch: Owned<Mutex<Epoch>>,
+    iteration: Owned<Iteration>,
     handing: Arc<Handing>,
+}
+
+struct Iteration {
+    /// A lock that is only ever tried: two threads at once are a mistake of the caller's.
+    epoch: Mutex<Epoch>,
+    /// Beside the lock: others may ask how far it is while one waits, and so may the handlers of signals.
+    standing: Standing,
 }
 
 impl Loader {
@@ -76,7 +82,8 @@ impl Loader {
         } else {
             compute(py, move || Ok(begin(&client)?))?
         };
-        Ok(Batches { epoch: Owned::new(Mutex::new(epoch)), handing: Arc::clone(&self.handing) })
+        let iteration = Iteration { standing: epoch.standing().clone(), epoch: Mutex::new(epoch) };
+        Ok(Batches { iteration: Owned::new(iteration), handing: Arc::clone(&self.handing) })
     }
 }
 
@@ -94,7 +101,7 @@ impl Loader {
     /// The batches that a state has not seen.
     fn resume(&self, py: Python<'_>, state: &str) -> PyResult<Batches> {
         let state: State = serde_json::from_str(state)
-            .map_err(|error| PyValueError::new_err(format!("this is not the state of a loader: {error}")))?;
+            .map_err(|_| PyValueError::new_err("this is not the state of a loader: give what state_dict returned"))?;
         self.batches(py, move |client| client.resume(&state))
     }
 
@@ -111,17 +118,15 @@ impl Batches {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let mut guard = self.lock()?;
-        let epoch = &mut *guard;
+        self.standing()?.keep();
         let taken = loop {
-            let taken = py.detach(|| catch_unwind(AssertUnwindSafe(|| self.take(epoch))));
-            match taken.map_err(|panic| of_panic(panic.as_ref()))? {
-                Poll::Ready(taken) => break taken,
-                // What was waited for comes with the next call.
-                Poll::Pending => py.check_signals()?,
+            let ready = self.with_epoch(py, |epoch| epoch.ready(SLICE))?;
+            // Before a batch is taken, so that it comes with the next call, and without the lock: a handler may want the state.
+            py.check_signals()?;
+            if ready && let Poll::Ready(taken) = self.with_epoch(py, |epoch| self.take(epoch))? {
+                break taken;
             }
         };
-        drop(guard);
         let Some((batch, positions)) = taken else { return Ok(None) };
         let batch = batch.map_err(Error::from)?;
         // A server may send anything that looks like a batch.
@@ -129,14 +134,22 @@ impl Batches {
         handed.map_err(|panic| of_panic(panic.as_ref()))?.map(Some)
     }
 
+    /// Says that the batch of the last call, if one came, did not reach whoever asked for it.
+    fn take_back(&self) {
+        // In a forked child none came.
+        if let Ok(standing) = self.standing() {
+            standing.take_back();
+        }
+    }
+
     /// How many are left.
     fn __len__(&self) -> PyResult<usize> {
-        Ok(self.lock()?.len())
+        Ok(self.standing()?.left())
     }
 
     /// Where the epoch stands, as JSON.
     fn state(&self) -> PyResult<String> {
-        text(&self.lock()?.state())
+        text(&self.standing()?.state())
     }
 }
 
@@ -144,19 +157,27 @@ impl Batches {
 type Taken = (graphmill_client::Result<Batch>, Option<Vec<i64>>);
 
 impl Batches {
-    fn lock(&self) -> PyResult<std::sync::MutexGuard<'_, Epoch>> {
-        match self.epoch.get("this iterator")?.try_lock() {
-            Ok(epoch) => Ok(epoch),
-            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => {
-                Err(PyRuntimeError::new_err("another thread waits for this iterator's next batch; give each its own"))
-            }
-        }
+    fn standing(&self) -> PyResult<&Standing> {
+        Ok(&self.iteration.get("this iterator")?.standing)
     }
 
-    /// The next batch, if it comes within a slice of time; nothing at the end.
+    /// Does something with the epoch, which no other thread may use meanwhile, without the interpreter's lock.
+    fn with_epoch<T: Send>(&self, py: Python<'_>, call: impl FnOnce(&mut Epoch) -> T + Send) -> PyResult<T> {
+        let mut epoch = match self.iteration.get("this iterator")?.epoch.try_lock() {
+            Ok(epoch) => epoch,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                let reason = "another thread waits for this iterator's next batch; give each its own";
+                return Err(PyRuntimeError::new_err(reason));
+            }
+        };
+        let epoch = &mut *epoch;
+        py.detach(|| catch_unwind(AssertUnwindSafe(|| call(epoch)))).map_err(|panic| of_panic(panic.as_ref()))
+    }
+
+    /// The next batch, if it is there; nothing at the end.
     fn take(&self, epoch: &mut Epoch) -> Poll<Option<Taken>> {
-        if !epoch.ready(SLICE) {
+        if !epoch.ready(Duration::ZERO) {
             return Poll::Pending;
         }
         let taken = epoch.next();

@@ -68,7 +68,7 @@ impl Error {
 
     pub(crate) fn too_many_edges(batch: BatchId, limit: u64) -> Self {
         let BatchId { epoch, g, .. } = batch;
-        Self::TooLarge { epoch, g, what: "edges", limit, remedy: ", or raise max_edges" }
+        Self::TooLarge { epoch, g, what: "edges", limit, remedy: ", or raise max_edges of the configuration" }
     }
 
     pub(crate) fn answer(reason: impl Into<String>) -> Self {

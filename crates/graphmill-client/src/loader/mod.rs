@@ -3,6 +3,7 @@
 mod embedded;
 mod order;
 mod rounds;
+mod standing;
 mod state;
 mod workers;
 
@@ -20,6 +21,7 @@ use workers::Workers;
 
 pub(crate) use order::Order;
 pub(crate) use rounds::Rounds;
+pub use standing::Standing;
 pub use state::State;
 
 /// How seeds become batches, and batches are handed out.
@@ -272,7 +274,8 @@ impl Loader {
                 }
             }
         };
-        Batches { about: Arc::clone(&self.about), order, state, left: todo.len(), next: todo, feed }
+        let standing = Standing::new(state, todo.len());
+        Batches { about: Arc::clone(&self.about), order, standing, next: todo, feed }
     }
 }
 
@@ -305,10 +308,9 @@ impl About {
 pub struct Batches {
     about: Arc<About>,
     order: Order,
-    state: State,
+    standing: Standing,
     /// Rounds to hand out, in order; none where they come as they are ready.
     next: Rounds,
-    left: usize,
     feed: Feed,
 }
 
@@ -324,7 +326,12 @@ enum Feed {
 impl Batches {
     /// Where this epoch stands: what was handed out is not sampled again.
     pub fn state(&self) -> State {
-        self.state.clone()
+        self.standing.state()
+    }
+
+    /// The same for others to ask, also while this is waited for.
+    pub fn standing(&self) -> &Standing {
+        &self.standing
     }
 
     /// Waits until the next batch can be had without waiting, but not longer than this: for those who must look elsewhere
@@ -345,15 +352,6 @@ impl Batches {
             _ => Times::default(),
         }
     }
-
-    fn hand_out(&mut self, round: u64) {
-        self.state.ahead.push(round);
-        self.state.ahead.sort_unstable();
-        while let Some(place) = self.state.ahead.iter().position(|&ahead| ahead == self.state.rounds) {
-            self.state.ahead.remove(place);
-            self.state.rounds += 1;
-        }
-    }
 }
 
 impl Iterator for Batches {
@@ -370,20 +368,14 @@ impl Iterator for Batches {
                 (round, embedded.load(worker.as_mut()?, &self.order, round, &AtomicBool::new(false)))
             }
         };
-        self.left -= 1;
-        // What did not come is not handed out: who resumes from here asks for it again.
-        let came = !matches!(
-            batch,
-            Err(Error::Late { .. } | Error::Unavailable { .. } | Error::Refused { .. } | Error::Denied { .. })
-        );
-        if came {
-            self.hand_out(round);
-        }
+        // A batch that failed is not handed out: who resumes from here asks for it again.
+        self.standing.end_round(round, batch.is_ok());
         Some(batch)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left, Some(self.left))
+        let left = self.standing.left();
+        (left, Some(left))
     }
 }
 

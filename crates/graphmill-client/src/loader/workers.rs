@@ -15,6 +15,10 @@ use super::order::Order;
 use super::rounds::Rounds;
 use crate::{Error, Result};
 
+/// How long whoever leaves an epoch waits for its workers. A worker looks between hops and is there long before, unless its
+/// batch is huge; then it ends by itself, and whoever pressed Ctrl-C does not wait for it.
+const PATIENCE: Duration = Duration::from_millis(100);
+
 /// The workers of one epoch.
 #[derive(Debug)]
 pub(super) struct Workers {
@@ -46,6 +50,8 @@ struct Progress {
     claimed: usize,
     handed_out: usize,
     ready: VecDeque<(u64, Result<Batch>)>,
+    /// Workers that have ended.
+    ended: usize,
 }
 
 impl Workers {
@@ -55,7 +61,7 @@ impl Workers {
             order,
             rounds: todo.len(),
             window,
-            progress: Mutex::new(Progress { todo, claimed: 0, handed_out: 0, ready: VecDeque::new() }),
+            progress: Mutex::new(Progress { todo, claimed: 0, handed_out: 0, ready: VecDeque::new(), ended: 0 }),
             stopped: AtomicBool::new(false),
             ready: Condvar::new(),
             room: Condvar::new(),
@@ -103,12 +109,15 @@ impl Workers {
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        {
-            // Under the lock, so that no worker looks just before and sleeps just after.
-            let _progress = self.shared.lock();
-            self.shared.stopped.store(true, Ordering::Relaxed);
-        }
+        // Under the lock, so that no worker looks just before and sleeps just after.
+        let progress = self.shared.lock();
+        self.shared.stopped.store(true, Ordering::Relaxed);
         self.shared.room.notify_all();
+        let at_work = |progress: &mut Progress| progress.ended < self.threads.len();
+        let waited = self.shared.ready.wait_timeout_while(progress, PATIENCE, at_work);
+        if waited.unwrap_or_else(PoisonError::into_inner).1.timed_out() {
+            return;
+        }
         for thread in self.threads.drain(..) {
             // A worker catches the panics of sampling; nothing else of it can panic.
             let _ = thread.join();
@@ -136,6 +145,8 @@ impl Shared {
             self.ready.notify_all();
         }
         self.source.give_back(worker);
+        self.lock().ended += 1;
+        self.ready.notify_all();
     }
 
     /// The next round to sample; nothing when all are claimed or the reader has left.

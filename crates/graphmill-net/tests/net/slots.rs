@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use graphmill_net::{HUGE_PAGE, HeldSlot, MappedSlot, ReceivedSlots, SealedMemory, SharedSlot};
+use graphmill_net::{HUGE_PAGE, HeldSlot, MappedSlot, PageMap, ReceivedSlots, SealedMemory, SharedSlot};
 use graphmill_wire::proto;
 use memmap2::MmapOptions;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
@@ -37,22 +37,22 @@ fn an_edit_stays_with_the_client_is_noticed_and_can_be_given_up() {
     let (mut shared, fd) = slot();
     shared.bytes_mut().fill(1);
     let mut mapped = MappedSlot::map(fd, BYTES).unwrap();
-    assert!(!mapped.has_private_pages(BYTES), "nothing was touched");
+    assert!(!mapped.has_private_pages(&PageMap::open(), BYTES), "nothing was touched");
     assert!(mapped.bytes().iter().all(|&byte| byte == 1));
-    assert!(!mapped.has_private_pages(BYTES), "reading is not editing");
+    assert!(!mapped.has_private_pages(&PageMap::open(), BYTES), "reading is not editing");
 
     mapped.bytes_mut()[5 * 4096] = 9;
     assert_eq!(shared.bytes()[5 * 4096], 1);
-    assert!(mapped.has_private_pages(BYTES));
-    assert!(mapped.has_private_pages(5 * 4096 + 1));
-    assert!(!mapped.has_private_pages(5 * 4096), "the edit lies behind");
+    assert!(mapped.has_private_pages(&PageMap::open(), BYTES));
+    assert!(mapped.has_private_pages(&PageMap::open(), 5 * 4096 + 1));
+    assert!(!mapped.has_private_pages(&PageMap::open(), 5 * 4096), "the edit lies behind");
 
     shared.bytes_mut().fill(2);
     assert_eq!((mapped.bytes()[5 * 4096], mapped.bytes()[5 * 4096 + 1]), (9, 1), "an edited page is the client's");
     assert_eq!(mapped.bytes()[0], 2);
 
     mapped.drop_private_pages(BYTES).unwrap();
-    assert!(!mapped.has_private_pages(BYTES));
+    assert!(!mapped.has_private_pages(&PageMap::open(), BYTES));
     assert!(mapped.bytes().iter().all(|&byte| byte == 2));
     mapped.drop_private_pages(0).unwrap();
     mapped.drop_private_pages(usize::MAX).unwrap();
@@ -63,9 +63,9 @@ fn an_edit_of_the_last_bytes_is_noticed() {
     let (_shared, fd) = slot();
     let mut mapped = MappedSlot::map(fd, BYTES).unwrap();
     mapped.bytes_mut()[BYTES - 1] = 9;
-    assert!(mapped.has_private_pages(BYTES));
-    assert!(mapped.has_private_pages(usize::MAX));
-    assert!(!mapped.has_private_pages(0));
+    assert!(mapped.has_private_pages(&PageMap::open(), BYTES));
+    assert!(mapped.has_private_pages(&PageMap::open(), usize::MAX));
+    assert!(!mapped.has_private_pages(&PageMap::open(), 0));
 }
 
 #[test]
@@ -189,13 +189,15 @@ fn large_slots_lie_in_huge_pages_on_both_sides_and_edits_in_them_are_noticed() {
     } else {
         eprintln!("this system gives no huge pages");
     }
-    assert!(!mapped.has_private_pages(LARGE), "reading is not editing");
+    assert!(!mapped.has_private_pages(&PageMap::open(), LARGE), "reading is not editing");
     mapped.bytes_mut()[LARGE / 2] = 9;
-    assert!(mapped.has_private_pages(LARGE) && !mapped.has_private_pages(LARGE / 2));
+    assert!(
+        mapped.has_private_pages(&PageMap::open(), LARGE) && !mapped.has_private_pages(&PageMap::open(), LARGE / 2)
+    );
     shared.bytes_mut().fill(2);
     assert_eq!((mapped.bytes()[LARGE / 2], mapped.bytes()[LARGE / 2 + 1], mapped.bytes()[0]), (9, 1, 2));
     mapped.drop_private_pages(LARGE).unwrap();
-    assert!(!mapped.has_private_pages(LARGE));
+    assert!(!mapped.has_private_pages(&PageMap::open(), LARGE));
     assert!(mapped.bytes().iter().all(|&byte| byte == 2));
 }
 

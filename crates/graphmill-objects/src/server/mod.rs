@@ -13,10 +13,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use graphmill_net::{Accepted, Endpoint, Listener, ServerTls, Token, random};
+use graphmill_net::{Accepted, Endpoint, Listener, ServerTls, Stopping, Token, random};
 use graphmill_wire::proto;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -196,8 +195,8 @@ impl Drop for Server {
     }
 }
 
-/// Runs a server in this thread until a signal (SIGTERM, SIGINT), a client or the end of its use stops it. `listening` is told
-/// where it listens.
+/// Runs a server in this thread until a signal (SIGTERM, SIGINT, or SIGHUP unless that is ignored), a client or the end of its
+/// use stops it. `listening` is told where it listens.
 ///
 /// # Errors
 /// When it cannot start.
@@ -232,8 +231,7 @@ fn run(config: &ServerConfig, patience: Duration, listening: impl FnOnce(&[Endpo
     };
     let runtime = runtime.map_err(failed)?;
     runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+        let mut stopping = Stopping::listen().map_err(failed)?;
         let began = Instant::now();
         let server = loop {
             match Server::start(config).await {
@@ -245,8 +243,7 @@ fn run(config: &ServerConfig, patience: Duration, listening: impl FnOnce(&[Endpo
         };
         listening(server.endpoints());
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            () = stopping.asked() => {}
             () = server.unused() => {}
         }
         server.stop().await;

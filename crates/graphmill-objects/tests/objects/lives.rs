@@ -69,6 +69,15 @@ fn a_started_server_ends_when_nobody_uses_it_and_not_before() {
 }
 
 #[test]
+fn a_started_server_that_was_told_no_linger_time_has_one() {
+    let place = Place::new(Way::Unix, |server| server.linger = None);
+    let connector = place.open();
+    assert!(connector.stat().unwrap().spawned);
+    connector.close(true).unwrap();
+    eventually("it is gone", || place.find().is_err());
+}
+
+#[test]
 fn a_server_is_stopped_on_request_if_a_connector_started_it() {
     for way in Way::SERVERS {
         let place = Place::new(way, |_| {});

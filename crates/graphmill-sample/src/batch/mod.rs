@@ -75,6 +75,11 @@ impl Batch {
         self.buffer.bytes_mut()
     }
 
+    /// What its tensors are, and where they lie.
+    pub fn into_parts(self) -> (Layout, Buffer) {
+        (self.layout, self.buffer)
+    }
+
     /// A tensor, if the batch has it.
     pub fn tensor(&self, field: Field) -> Option<TensorView<'_>> {
         let entry = self.layout.entries().iter().find(|entry| entry.field == field)?;

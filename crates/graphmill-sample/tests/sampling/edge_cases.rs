@@ -65,7 +65,7 @@ fn a_batch_that_grows_too_large_is_refused_and_the_sampler_goes_on() {
     let config = Config { max_edges: 2, ..papers(&[-1, -1]) };
     let mut sampler = sampler(&dataset(&sample_graph()), &config).unwrap();
     let error = sampler.sample(Seeds::Nodes(&[0]), ID).unwrap_err().to_string();
-    let expected = "batch 5 of epoch 3 has more than 2 edges; lower the fanouts or the batch size, or raise max_edges";
+    let expected = "batch 5 of epoch 3 has more than 2 edges; lower the fanouts or the batch size, or raise max_edges of the configuration";
     assert_eq!(error, expected);
     assert_eq!(sampler.sample(Seeds::Nodes(&[2]), ID).unwrap().num_edges(), 0);
 }

@@ -69,7 +69,7 @@ mod sync {
 }
 
 // What the modules expect at the root of their crates.
-use graphmill_net::{MappedSlot, forks};
+use graphmill_net::{MappedSlot, PageMap, forks};
 pub use refusal::Refusal;
 
 use std::process::ExitCode;

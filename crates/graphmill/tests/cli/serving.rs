@@ -105,6 +105,18 @@ fn settings_are_flags_then_variables_then_the_file() {
 }
 
 #[test]
+fn coordinators_and_object_servers_listen_on_all_addresses_of_the_variable() {
+    let place = Workplace::new();
+    // Its input is empty, and nobody connects, so that each stops at once.
+    for line in ["rendezvous serve --until-stdin-closes", "objects serve --linger 0"] {
+        let mut command = place.command(line);
+        let ended = Ended::from(command.env("GRAPHMILL_LISTEN", "127.0.0.1:0,127.0.0.1:0").output().unwrap());
+        assert_eq!(ended.code, Some(0), "{line}: {ended:#?}");
+        assert_eq!(ended.stdout.matches("listening on 127.0.0.1:").count(), 2, "{line}: {ended:#?}");
+    }
+}
+
+#[test]
 fn status_shows_channels_and_the_watch_plane_answers_without_a_token() {
     use std::io::{Read as _, Write as _};
     let place = Workplace::new();

@@ -23,8 +23,9 @@ Examples:
 #[command(after_help = EXAMPLES)]
 #[allow(clippy::struct_excessive_bools, reason = "flags")]
 pub(crate) struct Args {
-    /// Where to listen: host:port, or `unix:/path`; repeat it for several [default: a socket of the user's own]
-    #[arg(long, value_name = "ADDRESS", env = "GRAPHMILL_LISTEN")]
+    /// Where to listen: host:port, or `unix:/path`; repeat it for several, or separate them by commas
+    /// [default: a socket of the user's own]
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', env = "GRAPHMILL_LISTEN")]
     listen: Vec<String>,
 
     /// Bytes that all objects may take

@@ -6,14 +6,13 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::builder::BoolishValueParser;
-use graphmill_net::{ServerTls, Token};
+use graphmill_net::{ServerTls, Stopping, Token};
 use graphmill_rendezvous::{Coordinator, Keeping, service};
 use graphmill_server::HttpServer;
 use tonic::service::Routes;
 
 use crate::commands::serve::{endpoints, stdin_end};
 use crate::context::Context;
-use crate::interrupt::Stopping;
 use crate::terminal::logs::{self, LogFormat};
 use crate::terminal::output;
 
@@ -28,8 +27,14 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Where to listen: host:port, or `unix:/path`; repeat it for several
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4300", env = "GRAPHMILL_LISTEN")]
+    /// Where to listen: host:port, or `unix:/path`; repeat it for several, or separate them by commas
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        value_delimiter = ',',
+        default_value = "127.0.0.1:4300",
+        env = "GRAPHMILL_LISTEN"
+    )]
     listen: Vec<String>,
 
     /// Where to keep runs: a folder, or etcd as `etcd://HOST:PORT,HOST:PORT/PREFIX?ca=FILE&cert=FILE&key=FILE&user=NAME&password_file=FILE`;

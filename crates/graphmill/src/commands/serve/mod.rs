@@ -11,11 +11,11 @@ use anyhow::Context as _;
 use graphmill_graph::{Dataset, OpenOptions, Storage, guard};
 use graphmill_ingest::Job;
 use graphmill_ingest::download::download;
+use graphmill_net::Stopping;
 use graphmill_rendezvous::service;
 use graphmill_server::{Leftovers, OpenPartitions, Server};
 
 use crate::context::Context;
-use crate::interrupt::Stopping;
 use crate::terminal::{logs, numbers, output};
 
 use settings::Settings;

@@ -116,7 +116,7 @@ pub(crate) struct Settings {
     no_shared_memory: bool,
 
     /// Memory for batches under way or not taken yet, answers to peers and listed seeds, beside the dataset's
-    /// [default: a quarter of the machine's, or of the container's]
+    /// [default: a quarter of the machine's, or of the container's, at least 256MiB]
     #[arg(long, value_name = "SIZE", env = "GRAPHMILL_MEMORY_BUDGET")]
     memory_budget: Option<String>,
 
