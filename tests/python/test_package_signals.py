@@ -190,7 +190,7 @@ def test_the_handler_of_a_signal_may_take_the_state(binary, path):
 
 def test_ctrl_c_does_not_wait_for_a_huge_batch(tmp_path):
     script = """
-import sys, threading, graphmill
+import sys, graphmill
 from pathlib import Path
 data = graphmill.from_edges(range(1000), range(1000), out=sys.argv[1])
 loader = graphmill.NeighborLoader(data, [60_000], batch_size=1000, replace=True, output="numpy")
@@ -198,11 +198,15 @@ iterator = iter(loader)
 print("waiting")
 try:
     next(iterator)
-finally:
-    del iterator, loader, data
-    # The thread that samples goes on for a while, but nobody waits for it.
-    threads = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
-    assert "graphmill-loade" in threads, threads
+except KeyboardInterrupt:
+    pass
+else:
+    raise AssertionError("the batch came too soon")
+del iterator, loader, data
+# The thread that samples goes on for a while, but nobody waits for it.
+threads = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+assert "graphmill-loade" in threads, threads
+raise KeyboardInterrupt
 """
     assert "AssertionError" not in (errors := interrupt(script, tmp_path / "g")), errors
 
