@@ -172,7 +172,8 @@ clean: ## remove everything that was built
 $(VENV_READY): tests/python/requirements.txt
 	$(PYTHON3) -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check $$(grep ^uv== $<)
-	$(VENV)/bin/uv pip install --quiet --python $(VENV)/bin/python -r $<
+# Compiled once: where Python may not keep what it compiled, each of the tests' processes would do that anew, for seconds.
+	$(VENV)/bin/uv pip install --quiet --compile-bytecode --python $(VENV)/bin/python -r $<
 	touch $@
 
 .PHONY: cargo-deny cargo-fuzz
