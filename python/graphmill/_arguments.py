@@ -8,7 +8,9 @@ from typing import Any, NamedTuple, TypedDict, cast
 
 import numpy as np
 
-from graphmill._convert import LARGEST, MOST, Array, installed, is_tensor, mask_to_ids, need, to_ids, to_numpy, to_rank, too_large, whole
+from graphmill._convert import (
+    LARGEST, MOST, Array, installed, is_tensor, mask_to_ids, need, to_ids, to_numpy, to_rank, too_large, whole
+)  # fmt: skip
 from graphmill.dataset import Dataset, EdgeInfo, EdgeType, NodeInfo, to_edge_type
 
 # Arguments of torch_geometric's loaders that mean something else here, or nothing.

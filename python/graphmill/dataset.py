@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from numbers import Real
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypedDict, cast
 
@@ -111,7 +112,7 @@ def connect(
         raise TypeError("run and worker are names, expected strings")
     if not servers:
         raise ValueError("no server was named; write \"host:port\"")
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
+    if isinstance(timeout, bool) or not isinstance(timeout, Real) or not timeout > 0:
         raise ValueError(f"timeout is {timeout!r}, expected a number of seconds above 0")
     text, file, files = credentials(token, tls)
     arguments = {

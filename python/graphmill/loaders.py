@@ -109,7 +109,8 @@ class Loader:
         self._length = len(self._core)
 
     def __init_subclass__(cls) -> None:
-        cls.__doc__ = _arguments.documented(cls.__doc__ or "")
+        if cls.__doc__:
+            cls.__doc__ = _arguments.documented(cls.__doc__)
 
     _made_of: tuple[tuple[Any, ...], dict[str, Any]]
 

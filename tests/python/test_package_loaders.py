@@ -426,6 +426,19 @@ def test_features_named_in_a_set_come_in_an_order_of_their_own(data):
     assert _arguments.features(data, names) == (["age", "x"], ["edge_attr", "edge_weight"])
 
 
+@pytest.mark.parametrize("timeout", [None, "soon", 0, -1, float("nan"), float("inf"), True])
+def test_a_timeout_is_a_number_of_seconds(timeout):
+    with pytest.raises(ValueError, match="timeout is .*, expected"):
+        graphmill.connect("127.0.0.1:1", timeout=timeout)
+
+
+def test_classes_are_counted_also_where_labels_are_values(tmp_path):
+    y = np.array([0.5, np.nan, 0.5, np.inf])
+    assert graphmill.from_edges([0], [1], out=tmp_path / "values", num_nodes=4, y=y).num_classes == 3
+    halves = torch.tensor([0.0, 2.0, 2.0, 0.0], dtype=torch.bfloat16)
+    assert graphmill.from_edges([0], [1], out=tmp_path / "halves", num_nodes=4, y=halves).num_classes == 2
+
+
 def test_shares_of_ranks_are_checked(data):
     shares = [data.node_ids("train", rank=rank, world_size=3) for rank in range(3)]
     assert np.concatenate(shares).tolist() == data.node_ids("train").tolist()
