@@ -50,7 +50,7 @@ def test_shares_of_ranks_are_the_whole_in_order(tmp_path):
         shares = [data.node_ids(split, rank=rank, world_size=4) for rank in range(4)]
         assert np.array_equal(np.concatenate(shares), data.node_ids(split))
     assert data.num_partitions == 3 and set(data.partition_ids(range(300))) == {0, 1, 2}
-    with pytest.raises(ValueError, match="world size"):
+    with pytest.raises(ValueError, match="world_size"):
         data.node_ids(rank=1)
     with pytest.raises(ValueError, match="rank is 0.5"):
         data.node_ids(rank=0.5, world_size=2)
@@ -106,7 +106,7 @@ def test_labels_of_anchors_are_rows_of_equal_length(tmp_path):
         (lambda: data.anchor_labels("train"), "name an edge type"), (lambda: data.degrees([1]), "name an edge type"),
         (lambda: data.degrees(type=LIKES, direction="up"), "direction is 'up'"),
         (lambda: data.anchor_labels(positive=LIKES, max_labels=-1), "max_labels is -1"),
-        (lambda: data.anchor_labels(positive=LIKES, rank=1), "world size"),
+        (lambda: data.anchor_labels(positive=LIKES, rank=1), "world_size"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=words):
             ask()

@@ -174,7 +174,7 @@ fn stored_arrays(dataset: &Path, manifest: &Manifest) -> Vec<(PathBuf, StoredArr
 fn check_array(path: &Path, stored: StoredArray, on_bytes: &impl Fn(u64)) -> Result<()> {
     let mut file = open_exact(path, stored.bytes)?;
     let mut checksum = Checksummer::default();
-    let mut buffer = vec![0; 1 << 20];
+    let mut buffer = vec![0; stored.bytes.clamp(1, 1 << 20) as usize];
     loop {
         let read = file.read(&mut buffer).map_err(Error::io("read", path))?;
         if read == 0 {

@@ -3,9 +3,6 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
-use std::os::unix::process::CommandExt as _;
-use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use graphmill_net::{HUGE_PAGE, HeldSlot, MappedSlot, PageMap, ReceivedSlots, SealedMemory, SharedSlot};
 use graphmill_wire::proto;
@@ -213,29 +210,4 @@ fn a_file_of_huge_pages_alone_is_not_mapped() {
     assert!(MappedSlot::map(fd(), 3 << 20).unwrap_err().to_string().contains("file system"));
     assert!(SealedMemory::check(fd(), 4 << 20).unwrap_err().to_string().contains("file system"));
     assert!(SealedMemory::lent(fd(), 3 << 20).unwrap_err().to_string().contains("file system"));
-}
-
-#[test]
-#[allow(unsafe_code)]
-fn memory_can_be_sealed_while_children_are_forked() {
-    let (bytes, done) = (vec![7; 64 << 20], AtomicBool::new(false));
-    let written: Vec<_> = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut child = Command::new("true");
-            // Until the file is sealed: what it has mapped goes with what it is then replaced by.
-            let linger = || {
-                std::thread::sleep(std::time::Duration::from_millis(50));
-                Ok(())
-            };
-            // SAFETY: it only sleeps. Without it the child would not be forked, and have no copy of any mapping.
-            unsafe { child.pre_exec(linger) };
-            while !done.load(Ordering::Relaxed) {
-                child.status().unwrap();
-            }
-        });
-        let written = (0..40).map(|_| SealedMemory::write(&[&bytes]).map(drop)).collect();
-        done.store(true, Ordering::Relaxed);
-        written
-    });
-    assert!(written.iter().all(Result::is_ok), "{written:?}");
 }
