@@ -249,7 +249,7 @@ class Dataset:
                 return shape[0]
             labels = self.labels(type=None if self.homogeneous else node["name"])
             if labels.dtype.kind == "f" or dtype == "bf16":
-                # Values and not classes; those that are told apart, as in torch_geometric.
+                # Values and not classes: how many there are.
                 return len(np.unique(labels))
             return int(labels.max()) + 1 if labels.size else 0
 

@@ -1,5 +1,6 @@
 """Loaders: epochs of batches."""
 
+import contextlib
 import json
 import math
 import os
@@ -142,20 +143,16 @@ class Loader:
     def __iter__(self) -> Iterator[Any]:
         native = self._native
         self._check_worker()
-        if self._resumed is not None:
-            batches, self._resumed = self._resumed, None
-        else:
-            # Counted first: other threads may begin one too, while servers are waited for.
-            number, self._epoch = self._epoch, self._epoch + 1
-            try:
-                batches = native.epoch(number)
-            except BaseException:
-                self._epoch = min(self._epoch, number)
-                raise
-        self._left = None
-        epoch = Epoch(self, batches)
-        self._under_way.append(epoch._reference)
-        return epoch
+        while True:
+            resumed, number = self._resumed, self._epoch
+            epoch = Epoch(self, native.epoch(number) if resumed is None else resumed)
+            # Other threads may have begun one meanwhile. From here on nothing is called, so that neither they nor signals come
+            # between: whoever asks for the state finds the loader before this epoch, or in it.
+            if self._epoch == number and self._resumed is resumed:
+                self._under_way = [*self._under_way, epoch._reference]
+                self._epoch = number + 1 if resumed is None else number
+                self._resumed = self._left = None
+                return epoch
 
     def _check_worker(self) -> None:
         """Says so where each of several worker processes is about to go over everything."""
@@ -205,6 +202,7 @@ class Loader:
         """Stops what is under way, and lets go of it."""
         for reference in self._under_way:
             if (epoch := reference()) is not None:
+                epoch._open().close()
                 epoch._batches = None
         self._core = self._resumed = None
         self._under_way = []
@@ -226,11 +224,11 @@ class Epoch:
     """The batches of one epoch. After a batch that failed the others follow."""
 
     def __init__(self, loader: Loader, batches: _graphmill.Batches):
-        self._loader = loader
         self._reference = weakref.ref(self)
         self._batches: _graphmill.Batches | None = batches
         self._assemble = loader._assemble
         self._rounds = _number_handed_out(self._state()) + len(batches)
+        self._loader = loader
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -238,13 +236,16 @@ class Epoch:
     def __next__(self) -> Any:
         batches = self._open()
         try:
-            return self._assemble(next(batches))
-        except BaseException as error:
-            # A transform may have failed, or Ctrl-C come when the batch was here, but nobody had it yet.
-            batches.take_back()
-            if isinstance(error, StopIteration):
-                self._end(over=True)
+            parts = next(batches)
+        except StopIteration:
+            self._end(over=True)
             raise
+        try:
+            batch = self._assemble(parts)
+        except StopIteration as error:
+            raise RuntimeError("transform raised StopIteration, which would end the epoch") from error
+        batches.handed_out = parts[0]["round"]
+        return batch
 
     def __len__(self) -> int:
         return len(self._open())
@@ -263,20 +264,18 @@ class Epoch:
 
     def _end(self, over: bool) -> None:
         """Tells the loader where this stood, unless it asks another iteration."""
-        try:
-            self._loader._under_way.remove(self._reference)
-        except ValueError:
+        loader = self._loader
+        others = [reference for reference in loader._under_way if reference is not self._reference]
+        if len(others) == len(loader._under_way):
             return
-        if self._loader._newest() is not None:
-            return
-        # An epoch that is over is left behind, unless some of its batches failed.
-        if self._batches is not None and self._loader._process == os.getpid():
-            try:
-                state = self._state()
-                self._loader._left = None if over and _number_handed_out(state) == self._rounds else state
-            except RuntimeError:
-                # Another thread waits for it, or it is a parent's.
-                self._loader._left = None
+        here = self._batches is not None and loader._process == os.getpid()
+        if here and all(reference() is None for reference in others):
+            state = self._state()
+            # An epoch that is over is left behind, unless some of its batches failed.
+            loader._left = None if over and _number_handed_out(state) == self._rounds else state
+        # Last: until here, who asks for the state is told by this.
+        with contextlib.suppress(ValueError):
+            loader._under_way.remove(self._reference)
 
 
 class NeighborLoader(Loader):
@@ -479,6 +478,8 @@ def _check(data: Any) -> None:
 def _steps(data: Dataset, num_neighbors: Any, common: Settled) -> dict[str, Any]:
     fanouts = _arguments.fanouts(data, num_neighbors)
     weighted = common["weight_attr"] is not None
+    if weighted and not (isinstance(common["weight_attr"], str) and common["weight_attr"]):
+        raise ValueError(f"weight_attr is {common['weight_attr']!r}, expected \"edge_weight\", or None")
     features = {name for edge in _arguments.walked(data, fanouts) for name, _, _ in edge["features"]}
     if weighted and common["weight_attr"] in features - {"edge_weight"}:
         raise ValueError(

@@ -272,6 +272,13 @@ def test_a_batch_that_a_transform_fails_on_is_not_counted(data, threads, failing
     assert len(ids(loader)) == 10 and loader.state_dict()["epoch"] == 2
 
 
+def test_a_transform_cannot_end_an_epoch(data):
+    loader = load(data, transform=lambda batch: next(iter(())))
+    with pytest.raises(RuntimeError, match="transform raised StopIteration"):
+        next(iter(loader))
+    assert loader.state_dict()["rounds"] == 0
+
+
 def test_pinning_without_cuda_is_left_out_with_a_warning(data):
     if not torch.cuda.is_available():
         with pytest.warns(UserWarning, match="not pinned") as told:
@@ -454,6 +461,7 @@ def test_shares_of_ranks_are_checked(data):
     [
         ({"input_nodes": "trian"}, ValueError, "there is no split 'trian'; there are: .*train"),
         ({"input_nodes": ("paper", [1, 2])}, ValueError, "node type 'paper', but the dataset is homogeneous"),
+        ({"weight_attr": False}, ValueError, "weight_attr is False"),
         ({"weight_attr": "edge_attr"}, ValueError, "weight_attr is 'edge_attr', which is a feature"),
         ({"input_nodes": [1, 300]}, IndexError, "node id 300 is out of range"),
         ({"input_nodes": [-1]}, ValueError, "-1 is not an id"),

@@ -55,11 +55,13 @@ impl Handing {
     pub(crate) fn hand_over<'py>(
         &self,
         py: Python<'py>,
+        round: u64,
         batch: Batch,
         positions: Option<Vec<i64>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let arrays = if self.tensors { Arrays::torch(py)? } else { Arrays::numpy(py)? };
         let mut parts = Parts::new(py, self, &batch)?;
+        parts.once.set_item(intern!(py, "round"), round)?;
         if let Some(positions) = positions {
             let shape = [positions.len() as u64];
             let places = arrays.whole(py, Memory::of_words(positions), DType::I64, &shape)?;

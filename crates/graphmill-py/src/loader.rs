@@ -1,6 +1,7 @@
 //! Loaders and the batches of their epochs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::task::Poll;
 use std::time::Duration;
@@ -38,6 +39,7 @@ struct Iteration {
     epoch: Mutex<Epoch>,
     /// Beside the lock: others may ask how far it is while one waits, and so may the handlers of signals.
     standing: Standing,
+    closed: AtomicBool,
 }
 
 impl Loader {
@@ -70,7 +72,7 @@ impl Loader {
         self.client.get("this loader")
     }
 
-    /// Begins an epoch; servers that have no channel for it are waited for.
+    /// Begins an epoch; servers may be asked which partitions they have.
     fn batches(
         &self,
         py: Python<'_>,
@@ -82,7 +84,8 @@ impl Loader {
         } else {
             compute(py, move || Ok(begin(&client)?))?
         };
-        let iteration = Iteration { standing: epoch.standing().clone(), epoch: Mutex::new(epoch) };
+        let (standing, closed) = (epoch.standing().clone(), AtomicBool::new(false));
+        let iteration = Iteration { epoch: Mutex::new(epoch), standing, closed };
         Ok(Batches { iteration: Owned::new(iteration), handing: Arc::clone(&self.handing) })
     }
 }
@@ -118,8 +121,10 @@ impl Batches {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        self.standing()?.keep();
         let taken = loop {
+            if self.iteration()?.closed.load(Ordering::Relaxed) {
+                return Err(PyValueError::new_err("this loader is closed"));
+            }
             let ready = self.with_epoch(py, |epoch| epoch.ready(SLICE))?;
             // Before a batch is taken, so that it comes with the next call, and without the lock: a handler may want the state.
             py.check_signals()?;
@@ -127,43 +132,55 @@ impl Batches {
                 break taken;
             }
         };
-        let Some((batch, positions)) = taken else { return Ok(None) };
+        let Some(Taken { round, batch, positions }) = taken else { return Ok(None) };
         let batch = batch.map_err(Error::from)?;
         // A server may send anything that looks like a batch.
-        let handed = catch_unwind(AssertUnwindSafe(|| self.handing.hand_over(py, batch, positions)));
+        let handed = catch_unwind(AssertUnwindSafe(|| self.handing.hand_over(py, round, batch, positions)));
         handed.map_err(|panic| of_panic(panic.as_ref()))?.map(Some)
     }
 
-    /// Says that the batch of the last call, if one came, did not reach whoever asked for it.
-    fn take_back(&self) {
-        // In a forked child none came.
-        if let Ok(standing) = self.standing() {
-            standing.take_back();
+    /// The batch of this round has reached whoever asked for it. Set and not called: after a call Python looks for signals, and
+    /// Ctrl-C would come between the batch being counted and being handed out.
+    #[setter]
+    fn handed_out(&self, round: u64) -> PyResult<()> {
+        self.iteration()?.standing.hand_out(round);
+        Ok(())
+    }
+
+    /// Ends whoever waits for a batch.
+    fn close(&self) {
+        // Nobody waits in a forked child.
+        if let Ok(iteration) = self.iteration() {
+            iteration.closed.store(true, Ordering::Relaxed);
         }
     }
 
     /// How many are left.
     fn __len__(&self) -> PyResult<usize> {
-        Ok(self.standing()?.left())
+        Ok(self.iteration()?.standing.left())
     }
 
     /// Where the epoch stands, as JSON.
     fn state(&self) -> PyResult<String> {
-        text(&self.standing()?.state())
+        text(&self.iteration()?.standing.state())
     }
 }
 
-/// A batch, with the places of its seeds in the seed list if they are wanted.
-type Taken = (graphmill_client::Result<Batch>, Option<Vec<i64>>);
+/// A batch of a round, with the places of its seeds in the seed list if they are wanted.
+struct Taken {
+    round: u64,
+    batch: graphmill_client::Result<Batch>,
+    positions: Option<Vec<i64>>,
+}
 
 impl Batches {
-    fn standing(&self) -> PyResult<&Standing> {
-        Ok(&self.iteration.get("this iterator")?.standing)
+    fn iteration(&self) -> PyResult<&Iteration> {
+        self.iteration.get("this iterator")
     }
 
     /// Does something with the epoch, which no other thread may use meanwhile, without the interpreter's lock.
     fn with_epoch<T: Send>(&self, py: Python<'_>, call: impl FnOnce(&mut Epoch) -> T + Send) -> PyResult<T> {
-        let mut epoch = match self.iteration.get("this iterator")?.epoch.try_lock() {
+        let mut epoch = match self.iteration()?.epoch.try_lock() {
             Ok(epoch) => epoch,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
@@ -180,10 +197,9 @@ impl Batches {
         if !epoch.ready(Duration::ZERO) {
             return Poll::Pending;
         }
-        let taken = epoch.next();
-        Poll::Ready(taken.map(|batch| {
-            let places = batch.as_ref().ok().and_then(|batch| self.handing.positions(batch.id()));
-            (batch, places)
+        Poll::Ready(epoch.next_round().map(|(round, batch)| {
+            let positions = batch.as_ref().ok().and_then(|batch| self.handing.positions(batch.id()));
+            Taken { round, batch, positions }
         }))
     }
 }

@@ -1,7 +1,7 @@
 //! Sampling in this process.
 
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use graphmill_graph::Dataset;
 use graphmill_sample::{Batch, BatchId, Cut, Plan, Pool, Sampler, SeedCuts, SeedList, Times, View};
@@ -17,8 +17,22 @@ pub(super) struct Embedded {
     seeds: SeedList,
     cuts: SeedCuts,
     pool: Pool,
-    /// Workers that rest between epochs, with their memory.
+    /// Workers that rest between epochs, with their memory; as many as sample at once.
     resting: Mutex<Vec<Worker>>,
+    threads: usize,
+    /// How many more threads may sample now: those of an epoch that was left may still be at it.
+    turns: Mutex<usize>,
+    turn_ended: Condvar,
+}
+
+/// A thread's turn to sample.
+pub(super) struct Turn<'a>(&'a Embedded);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.0.turns.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.0.turn_ended.notify_one();
+    }
 }
 
 /// What a thread samples with.
@@ -35,10 +49,39 @@ impl Worker {
 }
 
 impl Embedded {
-    /// A source that keeps up to so many idle buffers.
-    pub(super) fn new(plan: Arc<Plan>, dataset: &Dataset, seeds: SeedList, cuts: SeedCuts, kept: usize) -> Self {
+    /// A source that so many threads sample from at once, and that keeps up to so many idle buffers.
+    pub(super) fn new(
+        plan: Arc<Plan>,
+        dataset: &Dataset,
+        seeds: SeedList,
+        cuts: SeedCuts,
+        threads: usize,
+        kept: usize,
+    ) -> Self {
         let view = Arc::new(View::new(dataset));
-        Self { plan, view, seeds, cuts, pool: Pool::new(kept), resting: Mutex::default() }
+        let (resting, turns, turn_ended) = (Mutex::default(), Mutex::new(threads), Condvar::new());
+        Self { plan, view, seeds, cuts, pool: Pool::new(kept), resting, threads, turns, turn_ended }
+    }
+
+    /// Waits for a turn to sample; nothing if this is stopped meanwhile.
+    pub(super) fn turn(&self, stopped: &AtomicBool) -> Option<Turn<'_>> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if stopped.load(Ordering::Relaxed) {
+                return None;
+            }
+            if *turns > 0 {
+                *turns -= 1;
+                return Some(Turn(self));
+            }
+            turns = self.turn_ended.wait(turns).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Lets those who wait for a turn see that they were stopped.
+    pub(super) fn wake(&self) {
+        drop(self.turns.lock());
+        self.turn_ended.notify_all();
     }
 
     pub(super) fn report(&self) -> Report {
@@ -63,7 +106,10 @@ impl Embedded {
     }
 
     pub(super) fn give_back(&self, worker: Worker) {
-        self.resting.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+        let mut resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
+        if resting.len() < self.threads {
+            resting.push(worker);
+        }
     }
 
     /// The positions in the seed list that make a batch.

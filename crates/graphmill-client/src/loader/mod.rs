@@ -163,8 +163,8 @@ impl Loader {
             partitioning: cuts.lists().map(PartitionLists::word),
             options,
         };
-        let kept = about.options.threads + about.options.prefetch + 2;
-        let embedded = Embedded::new(plan, dataset, seeds, cuts, kept);
+        let Options { threads, prefetch, .. } = about.options;
+        let embedded = Embedded::new(plan, dataset, seeds, cuts, threads.max(1), threads + prefetch + 2);
         Ok(Self { about: Arc::new(about), origin: Origin::Embedded(Arc::new(embedded)) })
     }
 
@@ -248,7 +248,7 @@ impl Loader {
         self.about.state(epoch, 0)
     }
 
-    /// What resting workers did so far; all of them rest when no epoch is under way. Servers tell of theirs themselves.
+    /// What resting workers did so far; all of them rest soon after the last epoch. Servers tell of theirs themselves.
     pub fn report(&self) -> Report {
         match &self.origin {
             Origin::Embedded(embedded) => embedded.report(),
@@ -334,6 +334,23 @@ impl Batches {
         &self.standing
     }
 
+    /// The next batch with its round, for those who cannot be sure that it arrives: it counts as handed out only when
+    /// [`Standing::hand_out`] is told so.
+    pub fn next_round(&mut self) -> Option<(u64, Result<Batch>)> {
+        let ordered = self.about.options.ordered || matches!(self.feed, Feed::Inline(..));
+        let wanted = if ordered { Some(self.next.next()?) } else { None };
+        let (round, batch) = match &mut self.feed {
+            Feed::Workers(workers) => workers.next(wanted)?,
+            Feed::Remote(receiving) => receiving.next(wanted)?,
+            Feed::Inline(embedded, worker) => {
+                let round = wanted?;
+                (round, embedded.load(worker.as_mut()?, &self.order, round, &AtomicBool::new(false)))
+            }
+        };
+        self.standing.end_round(round);
+        Some((round, batch))
+    }
+
     /// Waits until the next batch can be had without waiting, but not longer than this: for those who must look elsewhere
     /// now and then. Says whether it can.
     pub fn ready(&mut self, within: Duration) -> bool {
@@ -358,18 +375,11 @@ impl Iterator for Batches {
     type Item = Result<Batch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let ordered = self.about.options.ordered || matches!(self.feed, Feed::Inline(..));
-        let wanted = if ordered { Some(self.next.next()?) } else { None };
-        let (round, batch) = match &mut self.feed {
-            Feed::Workers(workers) => workers.next(wanted)?,
-            Feed::Remote(receiving) => receiving.next(wanted)?,
-            Feed::Inline(embedded, worker) => {
-                let round = wanted?;
-                (round, embedded.load(worker.as_mut()?, &self.order, round, &AtomicBool::new(false)))
-            }
-        };
+        let (round, batch) = self.next_round()?;
         // A batch that failed is not handed out: who resumes from here asks for it again.
-        self.standing.end_round(round, batch.is_ok());
+        if batch.is_ok() {
+            self.standing.hand_out(round);
+        }
         Some(batch)
     }
 

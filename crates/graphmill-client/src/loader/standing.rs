@@ -13,18 +13,18 @@ pub struct Standing {
 
 #[derive(Debug)]
 struct Progress {
-    /// As if all that is over had been handed out.
+    /// As if all rounds that are over had been handed out.
     state: State,
-    /// Rounds that are over, but whose batches did not come, or did not reach whoever asked for them.
+    /// Rounds that are over, and not handed out: their batches failed, or are on their way.
     missed: BTreeSet<u64>,
-    /// The round of the last batch, while it may still be taken back.
-    last: Option<u64>,
     left: usize,
 }
 
 impl Standing {
-    pub(super) fn new(state: State, left: usize) -> Self {
-        let progress = Progress { state, missed: BTreeSet::new(), last: None, left };
+    pub(super) fn new(mut state: State, left: usize) -> Self {
+        let State { rounds, ahead, .. } = &mut state;
+        ahead.retain(|round| *round >= *rounds);
+        let progress = Progress { state, missed: BTreeSet::new(), left };
         Self { progress: Arc::new(Mutex::new(progress)) }
     }
 
@@ -49,33 +49,22 @@ impl Standing {
         self.lock().left
     }
 
-    /// Says that the last batch, unless it was kept, did not reach whoever asked for it: who resumes from here gets it again.
-    pub fn take_back(&self) {
-        let mut progress = self.lock();
-        let last = progress.last.take();
-        progress.missed.extend(last);
+    /// The batch of a round that is over reached whoever asked for it.
+    pub fn hand_out(&self, round: u64) {
+        self.lock().missed.remove(&round);
     }
 
-    /// Says that the last batch did reach whoever asked for it.
-    pub fn keep(&self) {
-        self.lock().last = None;
-    }
-
-    /// A round is over; its batch came, or did not.
-    pub(super) fn end_round(&self, round: u64, came: bool) {
+    /// A round is over; its batch came or failed.
+    pub(super) fn end_round(&self, round: u64) {
         let mut progress = self.lock();
         progress.left -= 1;
-        progress.last = came.then_some(round);
-        if !came {
-            progress.missed.insert(round);
-        }
+        progress.missed.insert(round);
         let State { rounds, ahead, .. } = &mut progress.state;
         ahead.push(round);
         ahead.sort_unstable();
-        while let Some(place) = ahead.iter().position(|&ahead| ahead == *rounds) {
-            ahead.remove(place);
-            *rounds += 1;
-        }
+        let follow = ahead.iter().zip(*rounds..).take_while(|(ahead, round)| **ahead == *round).count();
+        ahead.drain(..follow);
+        *rounds += follow as u64;
     }
 
     /// A holder that panicked left it sound: every change is a few steps that cannot.

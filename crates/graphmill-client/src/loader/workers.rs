@@ -16,7 +16,7 @@ use super::rounds::Rounds;
 use crate::{Error, Result};
 
 /// How long whoever leaves an epoch waits for its workers. A worker looks between hops and is there long before, unless its
-/// batch is huge; then it ends by itself, and whoever pressed Ctrl-C does not wait for it.
+/// batch is huge; then it ends by itself, and whoever pressed Ctrl-C does not wait for it. The next epoch's workers do.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The workers of one epoch.
@@ -113,6 +113,7 @@ impl Drop for Workers {
         let progress = self.shared.lock();
         self.shared.stopped.store(true, Ordering::Relaxed);
         self.shared.room.notify_all();
+        self.shared.source.wake();
         let at_work = |progress: &mut Progress| progress.ended < self.threads.len();
         let waited = self.shared.ready.wait_timeout_while(progress, PATIENCE, at_work);
         if waited.unwrap_or_else(PoisonError::into_inner).1.timed_out() {
@@ -133,6 +134,7 @@ impl Shared {
     fn work(&self) {
         let mut worker = self.source.worker();
         while let Some(round) = self.claim() {
+            let Some(turn) = self.source.turn(&self.stopped) else { break };
             let outcome =
                 catch_unwind(AssertUnwindSafe(|| self.source.load(&mut worker, &self.order, round, &self.stopped)));
             let result = outcome.unwrap_or_else(|panic| {
@@ -141,6 +143,7 @@ impl Shared {
                 let batch = self.order.batch(round);
                 Err(Error::Panicked { epoch: batch.epoch, g: batch.g, message: message(panic.as_ref()) })
             });
+            drop(turn);
             self.lock().ready.push_back((round, result));
             self.ready.notify_all();
         }
