@@ -12,9 +12,6 @@ PYTHON ?= 1
 # half of the dependencies would be compiled once more.
 BUILD :=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-RUST_TESTS := $(sort $(basename $(notdir $(wildcard crates/*/tests/*.rs))) $(notdir $(patsubst %/main.rs,%,$(wildcard crates/*/tests/*/main.rs))))
-# Those of whole processes, which wait more than they compute and so run beside the others.
-RUST_TESTS_OF_PROCESSES := chaos cli members objects partition
 VENV := .venv
 VENV_READY := $(VENV)/.installed
 FUZZ_SECONDS ?= 60
@@ -32,9 +29,6 @@ FUZZ_texts := -max_len=2048
 # What a target begins with, beside what it puts into its corpus itself.
 fuzz_inputs = corpus/$(1) $(patsubst fuzz/%,%,$(wildcard fuzz/seeds/$(1))) $(FUZZ_SEEDS_$(1))
 FUZZ_SEEDS_manifest := $(addprefix ../crates/graphmill-graph/tests/fixtures/v1/,whole assigned)
-
-# By their names and not by their packages: features of dependencies would differ, and all would be compiled once more.
-rust_tests = $(CARGO) test --workspace --no-fail-fast $(addprefix --test ,$(1))
 
 # Puts the Python module of a profile where the environment finds it.
 define install
@@ -59,21 +53,16 @@ demo: $(VENV_READY) ## build, then make, serve and train on a small graph; PYTHO
 		$(VENV)/bin/torchrun --standalone --nproc-per-node 2 examples/ddp.py
 endif
 
-# All of them wait more than they compute, so they run beside each other; what the Rust tests say is shown after the others.
+# Both kinds of tests wait more than they compute, so they run beside each other; what the Rust tests say is shown after the others.
 .PHONY: test
 test: $(VENV_READY) services ## run all tests, Rust and Python
 	$(CARGO) test --workspace --no-run
 	@$(MAKE) --no-print-directory develop BUILD="--lib --bins --tests"
 	@failed=0; \
-	$(call rust_tests,$(RUST_TESTS_OF_PROCESSES)) > $(TARGET)/test-processes.log 2>&1 & processes=$$!; \
-	{ $(call rust_tests,$(filter-out $(RUST_TESTS_OF_PROCESSES),$(RUST_TESTS))) --lib --bins && $(CARGO) test --workspace --doc; } \
-		> $(TARGET)/test-rust.log 2>&1 & rust=$$!; \
-	trap 'kill $$rust $$processes' INT TERM; \
+	$(CARGO) test --workspace --no-fail-fast > $(TARGET)/test-rust.log 2>&1 & rust=$$!; trap 'kill $$rust' INT TERM; \
 	GRAPHMILL=$${GRAPHMILL:-$(abspath $(TARGET))/debug/graphmill} \
 		$(VENV)/bin/python -m pytest tests/python -q -ra -n 2 --dist worksteal 2>&1 | tee $(TARGET)/test-python.log || failed=1; \
 	wait $$rust || failed=1; \
-	wait $$processes || failed=1; \
-	cat $(TARGET)/test-processes.log >> $(TARGET)/test-rust.log; \
 	cat $(TARGET)/test-rust.log; \
 	$(VENV)/bin/python tests/python/summary.py $(TARGET)/test-rust.log $(TARGET)/test-python.log || failed=1; \
 	exit $$failed
