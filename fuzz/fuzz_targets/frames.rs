@@ -6,11 +6,12 @@
 mod corpus;
 mod seeds;
 
+use graphmill_codec::query as codec;
 use graphmill_sample::{Answer, BatchId};
 use graphmill_wire::proto::{
     LookupRequest, LookupResponse, NodeIdsRequest, NodeIdsResponse, OriginalIdsRequest, OriginalIdsResponse, ReadMethod,
 };
-use graphmill_wire::{HEADER, Header, Limits, Message, VERSION, batch, exchange, read};
+use graphmill_wire::{HEADER, Header, Limits, Message, VERSION, read};
 use libfuzzer_sys::fuzz_target;
 
 /// A body where the readers want it: at a multiple of eight.
@@ -23,18 +24,18 @@ fn aligned(body: &[u8]) -> Vec<u64> {
 fn read_body(message: &Message, body: &[u8], batch: BatchId) {
     match message {
         Message::Batch(head) => {
-            if let Ok(layout) = batch::layout(head.tensors.clone(), head.bytes) {
+            if let Ok(layout) = graphmill_codec::batch::layout(head.tensors.clone(), head.bytes) {
                 assert_eq!(layout.bytes() as u64, head.bytes);
                 assert!(layout.entries().iter().all(|entry| entry.offset + entry.bytes <= layout.bytes()));
-                let again = batch::layout(batch::tensors(&layout), head.bytes).unwrap();
+                let again = graphmill_codec::batch::layout(graphmill_codec::batch::tensors(&layout), head.bytes).unwrap();
                 assert_eq!(again.entries(), layout.entries());
             }
         }
         Message::Ask(head) => {
-            if let Ok(need) = exchange::need(head, body, batch) {
+            if let Ok(need) = codec::need(head, body, batch) {
                 assert_eq!((need.ids.len() as u64, need.others.len() as u64), (head.ids, head.others));
                 assert_eq!((need.ids.len() + need.others.len()) * 8, body.len());
-                let again = exchange::need(&exchange::ask(&need), body, batch).unwrap();
+                let again = codec::need(&codec::ask(&need), body, batch).unwrap();
                 assert_eq!(format!("{again:?}"), format!("{need:?}"));
             }
         }
@@ -51,20 +52,20 @@ fn read_body(message: &Message, body: &[u8], batch: BatchId) {
             let mut answer = Answer::default();
             // The same answer twice is an answer to twice the question.
             let mut twice = Answer::default();
-            if exchange::read_answer(head, body, &mut twice).is_ok() {
-                let _ = exchange::read_more(head, body, &mut twice);
+            if codec::read_answer(head, body, &mut twice).is_ok() {
+                let _ = codec::read_more(head, body, &mut twice);
             }
-            if exchange::read_answer(head, body, &mut answer).is_ok() {
-                assert_eq!(exchange::answer_head(&answer), *head);
+            if codec::read_answer(head, body, &mut answer).is_ok() {
+                assert_eq!(codec::answer_head(&answer), *head);
                 let mut again = Vec::new();
-                exchange::answer_body(&answer, &mut again);
+                codec::answer_body(&answer, &mut again);
                 assert_eq!(again, body);
             }
         }
         Message::Gather(head) => {
-            if let Ok(gather) = exchange::rows(head, body) {
+            if let Ok(gather) = codec::rows(head, body) {
                 assert_eq!((gather.ids.len() as u64, gather.ids.len() * 8), (head.ids, body.len()));
-                let again = exchange::rows(&exchange::gather(gather), body).unwrap();
+                let again = codec::rows(&codec::gather(gather), body).unwrap();
                 assert_eq!((again.source, again.half, again.ids), (gather.source, gather.half, gather.ids));
             }
         }

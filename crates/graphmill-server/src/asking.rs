@@ -1,7 +1,7 @@
 //! The questions that a batch has for peers, and the batch that waits for their answers.
 
+use graphmill_codec::query as codec;
 use graphmill_sample::{Ask, Need, Split};
-use graphmill_wire::exchange;
 
 use crate::Refusal;
 use crate::cluster::{Answered, Lineup, Question};
@@ -70,14 +70,14 @@ impl Asking {
             let at_once = cluster.at_once(&need)?;
             for (owner, share) in splits[place].shares().iter().enumerate().skip(1) {
                 // Those within which edges are looked for go with every piece.
-                if matches!(need.ask, Ask::Within { .. }) && share.others.len() > exchange::ASKED_IDS {
+                if matches!(need.ask, Ask::Within { .. }) && share.others.len() > codec::ASKED_IDS {
                     return Err(Refusal::invalid(format!(
                         "{} nodes are too many to induce a subgraph of",
                         need.others.len()
                     )));
                 }
                 let share = Need { ids: &share.ids, others: &share.others, ..need };
-                for piece in exchange::pieces(share, at_once) {
+                for piece in codec::pieces(share, at_once) {
                     self.ask(asked.len(), owner, Question::ask(&piece));
                     asked.push((place, owner));
                 }

@@ -6,8 +6,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+use graphmill_codec::query as codec;
 use graphmill_sample::{BatchId, Layout, Split, Step};
-use graphmill_wire::{Header, Kind, Limits, Message, exchange, proto};
+use graphmill_wire::{Header, Kind, Limits, Message, proto};
 
 use crate::Refusal;
 use crate::asking::{Asking, Replies};
@@ -231,7 +232,7 @@ impl Job {
         let gathered = self.began.elapsed().saturating_sub(self.sampled);
         let head = proto::BatchHead {
             size: machine.batch_size(&channel.backend.plan) as u64,
-            tensors: graphmill_wire::batch::tensors(&layout),
+            tensors: graphmill_codec::batch::tensors(&layout),
             bytes,
             slot: None,
             times: Some(proto::Times {
@@ -302,7 +303,7 @@ fn read_answers(splits: &mut [Split], asked: &[(usize, usize)], mut replies: Rep
         let share = splits.get_mut(place).and_then(|split| split.shares().get_mut(owner));
         let share = share.ok_or_else(|| Refusal::internal("an answer has no question"))?;
         let first = number == 0 || asked[number - 1] != (place, owner);
-        let read = if first { exchange::read_answer } else { exchange::read_more };
+        let read = if first { codec::read_answer } else { codec::read_more };
         read(head, answered.body(), &mut share.answer).map_err(Refusal::of_answer)?;
     }
     Ok(())

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use graphmill_codec::query as codec;
 use graphmill_net::{FrameReader, Incoming};
 use graphmill_sample::{BatchId, room};
-use graphmill_wire::{Header, Kind, Limits, Message, exchange, proto};
+use graphmill_wire::{Header, Kind, Limits, Message, proto};
 use tokio::time::timeout;
 
 use crate::Refusal;
@@ -76,23 +77,22 @@ fn answer(
     body: &Charged,
     memory: &mut Memory,
 ) -> Result<(), Refusal> {
-    let invalid = |error: graphmill_wire::Error| Refusal::invalid(error.to_string());
+    let invalid = |error: graphmill_codec::Error| Refusal::invalid(error.to_string());
     let Header { request, epoch, g, .. } = frame.header;
     let lineup = core.cluster.lineup();
     match &frame.message {
         Message::Ask(head) => {
-            let mut need =
-                exchange::need(head, body.bytes(), BatchId { epoch, g, repeated: false }).map_err(invalid)?;
+            let mut need = codec::need(head, body.bytes(), BatchId { epoch, g, repeated: false }).map_err(invalid)?;
             // An answer must fit a frame, whatever a peer asks for.
-            need.limit = need.limit.min(exchange::ANSWER_EDGES);
+            need.limit = need.limit.min(codec::ANSWER_EDGES);
             lineup.view.answer(&need, &mut memory.answer, &mut memory.scratch)?;
-            let head = Message::Answer(exchange::answer_head(&memory.answer));
-            let mut bytes = room("bytes of an answer", exchange::answer_bytes(&memory.answer))?;
-            exchange::answer_body(&memory.answer, &mut bytes);
+            let head = Message::Answer(codec::answer_head(&memory.answer));
+            let mut bytes = room("bytes of an answer", codec::answer_bytes(&memory.answer))?;
+            codec::answer_body(&memory.answer, &mut bytes);
             outlet.send_bytes(Header { request, ..Header::new(head.kind()) }, head, bytes)?;
         }
         Message::Gather(head) => {
-            let gather = exchange::rows(head, body.bytes()).map_err(invalid)?;
+            let gather = codec::rows(head, body.bytes()).map_err(invalid)?;
             let size = lineup.view.row_bytes(gather.source, gather.half)?;
             let all = gather.ids.len().checked_mul(size).filter(|&bytes| bytes as u64 <= Limits::SERVER.body);
             let all =

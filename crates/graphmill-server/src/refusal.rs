@@ -59,9 +59,9 @@ impl Refusal {
     }
 
     /// A peer's answer cannot be read.
-    pub(crate) fn of_answer(error: graphmill_wire::Error) -> Self {
+    pub(crate) fn of_answer(error: graphmill_codec::Error) -> Self {
         match error {
-            graphmill_wire::Error::Memory(error) => error.into(),
+            graphmill_codec::Error::Memory(error) => error.into(),
             error => Self::internal(error.to_string()),
         }
     }

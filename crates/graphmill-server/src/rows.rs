@@ -3,8 +3,9 @@
 
 use std::ops::Range;
 
+use graphmill_codec::query as codec;
 use graphmill_sample::{Gather, KeptRows, Layout, RowCache, RowSplit};
-use graphmill_wire::{Message, exchange};
+use graphmill_wire::Message;
 
 use crate::Refusal;
 use crate::asking::{Asking, Replies};
@@ -101,7 +102,7 @@ fn ask(
             cache.take_out(ids, places, kept)?;
             core.metrics.peer_rows(kept.len() - before, ids.len());
         }
-        let most = (ROWS_ASKED / row_bytes.max(1)).clamp(1, exchange::ASKED_IDS);
+        let most = (ROWS_ASKED / row_bytes.max(1)).clamp(1, codec::ASKED_IDS);
         for (ids, places) in ids.chunks(most).zip(places.chunks(most)) {
             asking.ask(asked.len(), owner, Question::gather(Gather { ids, ..rows }));
             let keeps = cache.as_ref().filter(|cache| !cache.is_full());

@@ -46,9 +46,6 @@ pub enum Error {
     /// The head contradicts itself, the body, or what was asked.
     #[error("a frame contradicts itself: {0}")]
     Content(String),
-    /// There is no memory for what a frame brings.
-    #[error(transparent)]
-    Memory(graphmill_sample::Error),
 }
 
 impl Error {

@@ -1,13 +1,10 @@
 //! What members of a cluster say to each other, specified in `docs/wire.md`: the frames of the data plane and the messages
 //! of the control plane. Nothing here touches a socket.
 //!
-//! A [`Header`] says how long a frame is and what it is about; a [`Message`] is its decoded head; questions and answers of
-//! samplers are laid out in bodies by [`exchange`], those of the dataset service by [`mod@read`], and the tensors of a batch are
-//! listed by [`batch`].
+//! A [`Header`] says how long a frame is and what it is about; a [`Message`] is its decoded head; [`mod@read`]
+//! lays out the bodies of the dataset service. `graphmill-codec` does the same for sampler queries and batches.
 
-pub mod batch;
 mod error;
-pub mod exchange;
 mod header;
 mod message;
 pub mod read;

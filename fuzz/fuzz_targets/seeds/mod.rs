@@ -1,11 +1,12 @@
 //! Frames of a real exchange, for a corpus to begin with: a greeting, a batch with the questions and answers that made it,
 //! and one frame of every other kind.
 
+use graphmill_codec::query as codec;
 use graphmill_graph::{Dataset, Direction};
 use graphmill_sample::{Answer, AnswerScratch, BatchId, Config, Layout, Machine, Plan, Seeds, Step, Task, View, law};
 use graphmill_testing::{Assignment, sample, tempdir, write};
 use graphmill_wire::proto::{self, original_id::Id};
-use graphmill_wire::{Header, Message, batch, exchange, read};
+use graphmill_wire::{Header, Message, read};
 
 /// The bytes of a frame.
 fn frame(header: Header, message: &Message, body: &[u8]) -> Vec<u8> {
@@ -119,7 +120,7 @@ fn sampling() -> Vec<(Message, Vec<u8>)> {
     while machine.step(&plan).unwrap() == Step::Need {
         for (need, answer) in machine.needs() {
             let ids: Vec<u64> = need.ids.iter().chain(need.others).copied().collect();
-            frames.push((Message::Ask(exchange::ask(&need)), bytemuck::cast_slice(&ids).to_vec()));
+            frames.push((Message::Ask(codec::ask(&need)), bytemuck::cast_slice(&ids).to_vec()));
             view.answer(&need, answer, &mut scratch).unwrap();
             frames.push(answered(answer));
         }
@@ -130,14 +131,14 @@ fn sampling() -> Vec<(Message, Vec<u8>)> {
     for (rows, place) in layout.gathers(&plan, &machine) {
         view.gather(rows, &mut buffer[place.clone()]).unwrap();
         let ids_body = bytemuck::cast_slice(rows.ids).to_vec();
-        frames.push((Message::Gather(exchange::gather(rows)), ids_body));
+        frames.push((Message::Gather(codec::gather(rows)), ids_body));
         let row_bytes = view.row_bytes(rows.source, rows.half).unwrap() as u64;
         let head = proto::Rows { row_bytes, bytes: place.len() as u64, slot: None };
         frames.push((Message::Rows(head), buffer[place].to_vec()));
     }
     let head = proto::BatchHead {
         size: machine.batch_size(&plan) as u64,
-        tensors: batch::tensors(&layout),
+        tensors: graphmill_codec::batch::tensors(&layout),
         bytes: buffer.len() as u64,
         slot: None,
         times: Some(proto::Times { queued: 5, sampled: 60, gathered: 700 }),
@@ -148,6 +149,6 @@ fn sampling() -> Vec<(Message, Vec<u8>)> {
 
 fn answered(answer: &Answer) -> (Message, Vec<u8>) {
     let mut body = Vec::new();
-    exchange::answer_body(answer, &mut body);
-    (Message::Answer(exchange::answer_head(answer)), body)
+    codec::answer_body(answer, &mut body);
+    (Message::Answer(codec::answer_head(answer)), body)
 }

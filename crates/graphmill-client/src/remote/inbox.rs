@@ -124,7 +124,7 @@ impl Inbox {
     }
 
     fn batch(&self, id: BatchId, head: proto::BatchHead, buffer: Buffer) -> std::result::Result<Batch, String> {
-        let layout = graphmill_wire::batch::layout(head.tensors, head.bytes).map_err(|error| error.to_string())?;
+        let layout = graphmill_codec::batch::layout(head.tensors, head.bytes).map_err(|error| error.to_string())?;
         Ok(Batch::new(id, head.size as usize, Arc::clone(&self.plan), layout, buffer))
     }
 

@@ -10,10 +10,11 @@ mod row_caches;
 
 use std::time::Duration;
 
+use graphmill_codec::query as codec;
 use graphmill_graph::{Dataset, Direction};
 use graphmill_sample::{Answer, AnswerScratch, Gather, Need, RowSplit, Source, Split};
+use graphmill_wire::Message;
 use graphmill_wire::proto::Code;
-use graphmill_wire::{Message, exchange};
 use tokio::sync::{oneshot, watch};
 
 use crate::Refusal;
@@ -97,7 +98,7 @@ impl Cluster {
     pub(crate) fn at_once(&self, need: &Need<'_>) -> Result<usize, graphmill_sample::Error> {
         let nodes = self.dataset.node_types()[self.list_type(need.edge_type, need.direction)?].count;
         let average = self.dataset.edge_types()[need.edge_type].count.div_ceil(nodes.max(1));
-        Ok(exchange::at_once(need.ask, average))
+        Ok(codec::at_once(need.ask, average))
     }
 
     /// Waits until every partition has an owner.
@@ -160,8 +161,7 @@ impl Cluster {
         for (owner, reply) in replies {
             let answered = received(reply).await?;
             let Message::Answer(head) = &answered.message else { return Err(answered.unexpected()) };
-            exchange::read_answer(head, answered.body(), &mut split.shares()[owner].answer)
-                .map_err(Refusal::of_answer)?;
+            codec::read_answer(head, answered.body(), &mut split.shares()[owner].answer).map_err(Refusal::of_answer)?;
         }
         let mut answer = Answer::default();
         split.merge(need.ask, &mut answer)?;

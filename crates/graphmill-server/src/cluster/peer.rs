@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use graphmill_codec::query as codec;
 use graphmill_net::{ClientTls, Endpoint, FrameReader, FrameWriter, HeldSlot, Incoming, ReceivedSlots, Token};
 use graphmill_sample::{Buffer, Gather, Need, Pool, law};
 use graphmill_wire::proto::{self, Role};
-use graphmill_wire::{Header, Limits, Message, exchange};
+use graphmill_wire::{Header, Limits, Message};
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::timeout;
 
@@ -67,7 +68,7 @@ impl Body {
 impl Question {
     /// A sampler's question.
     pub(crate) fn ask(need: &Need<'_>) -> Self {
-        let message = Message::Ask(exchange::ask(need));
+        let message = Message::Ask(codec::ask(need));
         let header = Header { epoch: need.batch.epoch, g: need.batch.g, ..Header::new(message.kind()) };
         let body = Body::Ids(need.ids.iter().chain(need.others).copied().collect());
         Self { header, message, body }
@@ -75,7 +76,7 @@ impl Question {
 
     /// A question for rows.
     pub(crate) fn gather(gather: Gather<'_>) -> Self {
-        let message = Message::Gather(exchange::gather(gather));
+        let message = Message::Gather(codec::gather(gather));
         Self { header: Header::new(message.kind()), message, body: Body::Ids(gather.ids.to_vec()) }
     }
 

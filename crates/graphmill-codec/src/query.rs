@@ -3,9 +3,10 @@
 use graphmill_graph::Direction;
 use graphmill_graph::random::Stream;
 use graphmill_sample::{Answer, Ask, BatchId, Gather, IdVec, Need, Source, Take, grow};
+use graphmill_wire::Limits;
+use graphmill_wire::proto::{self, AskKind, RowKind, TakeKind};
 
-use crate::proto::{self, AskKind, RowKind, TakeKind};
-use crate::{Error, Limits, Result};
+use crate::{Error, Result};
 
 /// The most edges in an answer: 16 bytes each fill a frame.
 pub const ANSWER_EDGES: u64 = Limits::SERVER.body / 16;

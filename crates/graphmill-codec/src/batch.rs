@@ -2,8 +2,8 @@
 
 use graphmill_graph::DType;
 use graphmill_sample::{Entry, Field, Layout};
+use graphmill_wire::proto::Tensor;
 
-use crate::proto::Tensor;
 use crate::{Error, Result};
 
 /// The list of a layout's tensors.
