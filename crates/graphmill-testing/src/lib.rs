@@ -2,6 +2,7 @@
 //! write one as a dataset, read it back and name its content; and a bad network, as a [`Proxy`]. Nothing here is fast;
 //! everything is easy to believe.
 
+mod child;
 mod damage;
 mod fingerprint;
 mod integers;
@@ -15,6 +16,7 @@ mod tempdir;
 mod touch;
 mod write;
 
+pub use child::reset_signals;
 pub use damage::{edit_manifest, files, reseal, seal};
 pub use fingerprint::fingerprint;
 pub use integers::{alias_table, running_sums};

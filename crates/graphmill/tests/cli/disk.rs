@@ -11,7 +11,7 @@ use graphmill_sample::Config;
 use rustix::process::Signal;
 
 use crate::servers::Served;
-use crate::support::{Ended, Workplace, files_below};
+use crate::support::{Ended, Workplace, files_below, finish};
 
 /// Runs commands of a shell in a mount namespace with a disk of a megabyte, `small`, which goes away with them. None where the
 /// system does not let us.
@@ -186,7 +186,7 @@ fn a_file_cut_short_under_a_mapped_server_ends_it_with_a_message_and_costs_no_ba
         assert!(began.elapsed() < Duration::from_secs(20), "it goes on");
         std::thread::sleep(Duration::from_millis(20));
     }
-    let ended = Ended::from(failing.wait_with_output().unwrap());
+    let ended = finish(failing);
     assert_eq!(ended.code, Some(1), "{ended:#?}");
     let name = array.file_name().unwrap().to_str().unwrap();
     assert!(ended.stderr.contains("error: cannot read g/") && ended.stderr.contains(name), "{ended:#?}");

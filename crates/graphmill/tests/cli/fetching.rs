@@ -9,7 +9,7 @@ use graphmill_client::{ConnectOptions, Loader, Options, Remote, Seeding};
 use graphmill_sample::Config;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Ended, Workplace, files_below};
+use crate::support::{Ended, Workplace, files_below, finish};
 
 const LISTEN: &str = "--listen 127.0.0.1:0";
 
@@ -19,14 +19,14 @@ fn serve(place: &Workplace, line: &str) -> (Child, String) {
     let mut first = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
     let Some(address) = first.trim_end().strip_prefix("listening on ") else {
-        panic!("{:#?}", Ended::from(child.wait_with_output().unwrap()));
+        panic!("{:#?}", finish(child));
     };
     (child, address.to_owned())
 }
 
 fn stop(child: Child) {
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    let ended = Ended::from(child.wait_with_output().unwrap());
+    let ended = finish(child);
     assert_eq!(ended.code, Some(0), "{ended:#?}");
 }
 
@@ -138,7 +138,7 @@ fn a_fetch_that_is_interrupted_says_that_it_can_go_on() {
     let accepted = listener.accept().unwrap();
     let asked = Instant::now();
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    let ended = Ended::from(child.wait_with_output().unwrap());
+    let ended = finish(child);
     assert!(asked.elapsed() < Duration::from_secs(10));
     assert_eq!(ended.code, Some(143), "{ended:#?}");
     assert_eq!(ended.stderr, "interrupted; what was fetched is kept, and the same command goes on from there\n");

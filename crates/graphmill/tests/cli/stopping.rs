@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::support::{Ended, Workplace};
+use crate::support::{Ended, Workplace, finish};
 
 /// Long enough that no machine finishes it before the signal arrives.
 const LONG: &str = "generate rmat --nodes 2M --edges 40M --features 64 --out g";
@@ -79,7 +79,7 @@ fn an_interrupted_demo_leaves_nothing() {
         std::thread::sleep(Duration::from_millis(5));
     }
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let ended = Ended::from(child.wait_with_output().unwrap());
+    let ended = finish(child);
     assert_eq!(ended.code, Some(130), "{ended:#?}");
     assert_eq!(place.names(), [""; 0]);
 }
@@ -105,7 +105,7 @@ fn interrupt_training(signal: Signal, code: i32, send: impl Fn(Pid, Signal) -> r
         std::thread::sleep(Duration::from_millis(5));
     }
     send(Pid::from_child(&child), signal).unwrap();
-    let ended = Ended::from(child.wait_with_output().unwrap());
+    let ended = finish(child);
     assert_eq!(ended.code, Some(code), "{ended:#?}");
     assert_eq!(place.names(), ["pid", "train.sh"]);
     let sleeping = std::fs::read_to_string(place.path("pid")).unwrap();
@@ -120,5 +120,5 @@ fn interrupt_training(signal: Signal, code: i32, send: impl Fn(Pid, Signal) -> r
 fn stop(place: &Workplace, line: &str, signal: Signal) -> Ended {
     let child = place.start_writing(line);
     kill_process(Pid::from_child(&child), signal).unwrap();
-    child.wait_with_output().unwrap().into()
+    finish(child)
 }

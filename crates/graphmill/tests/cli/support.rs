@@ -3,10 +3,16 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use graphmill_testing::reset_signals;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+
+/// How long a command may run.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// A directory that goes away, to run commands in.
 pub(crate) struct Workplace(TempDir);
@@ -39,11 +45,12 @@ impl Workplace {
         let mut command = Command::new(env!("CARGO_BIN_EXE_graphmill"));
         command.args(line.split_whitespace()).current_dir(self.0.path()).env("TMPDIR", self.0.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        reset_signals(&mut command);
         command
     }
 
     pub(crate) fn run(&self, line: &str) -> Ended {
-        self.command(line).output().unwrap().into()
+        finish(self.command(line).spawn().unwrap())
     }
 
     /// Runs a command that must succeed and gives its stdout.
@@ -96,6 +103,18 @@ impl From<Output> for Ended {
             stderr: String::from_utf8(output.stderr).unwrap(),
         }
     }
+}
+
+/// Waits for a child and kills it after [`EXIT_TIMEOUT`].
+pub(crate) fn finish(child: Child) -> Ended {
+    let process = Pid::from_child(&child);
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    if let Ok(output) = receiver.recv_timeout(EXIT_TIMEOUT) {
+        return output.unwrap().into();
+    }
+    let _ = kill_process(process, Signal::KILL);
+    panic!("the process did not exit within {EXIT_TIMEOUT:?}");
 }
 
 /// All files below a folder.
