@@ -62,7 +62,7 @@ impl Refusal {
     pub(crate) fn of_answer(error: graphmill_codec::Error) -> Self {
         match error {
             graphmill_codec::Error::Memory(error) => error.into(),
-            error => Self::internal(error.to_string()),
+            error @ graphmill_codec::Error::Frame(_) => Self::internal(error.to_string()),
         }
     }
 
